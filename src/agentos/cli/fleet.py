@@ -1,4 +1,4 @@
-"""`agentos fleet`: prepares Postgres for a fleet and says what is missing; and what all fleet commands share."""
+"""`agentos fleet`: prepares Postgres for a fleet and says what is missing. Also what all fleet commands share."""
 
 import contextlib
 import importlib.util
@@ -45,7 +45,7 @@ def open_fleet(settings: "Settings") -> "Iterator[FleetDatabase]":
 
 @contextlib.contextmanager
 def fleet_reviews(settings: "Settings") -> "Iterator[ProjectItems]":
-    """The fleet's items that wait for a person; those that are decided go on when this is left, however it is left."""
+    """The fleet's items that wait for a person. On exit, however it happens, decided items are signalled to continue."""
     import tempfile
     from pathlib import Path
 

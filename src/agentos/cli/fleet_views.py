@@ -60,7 +60,7 @@ def _show_items(items: "list[FleetItem]", stats: "RunStats", *, verbose: bool) -
     from agentos.outputs.item_list import MANY
 
     now, paint = time.time(), painter()
-    # As on one machine: those that still need something come first, and most of the others are only counted.
+    # As on one machine: items that need attention come first, and most of the others are only counted.
     listed = items if verbose or len(items) <= MANY else [item for item in items if _needs_attention(item)]
     if len(listed) < len(items):
         counts = Counter(item.text for item in items if item not in listed)
@@ -93,7 +93,7 @@ def _next_step(items: "list[FleetItem]") -> str:
     if any(item.outcome and item.outcome.ending is Ending.FAILED for item in items):
         return "Read why: agentos logs --fleet ITEM; try again: agentos retry --fleet ITEM"
     if any(item.outcome and item.outcome.ending is Ending.INTERRUPTED for item in items):
-        return "Go on with those that were stopped: run the command that submitted them again"
+        return "Continue the stopped items: run the command that submitted them again"
     return "Write what is done into the project: agentos collect"
 
 
@@ -212,7 +212,7 @@ def stop_fleet(run: str | None) -> int:
         number = asyncio.run(cancel()) if live else 0
         database.end_unstarted(live)
     click.echo(
-        f"Stopping {count(number, 'item')}, checkpointed. The same command goes on with them."
+        f"Stopping {count(number, 'item')}, checkpointed. To continue them, run the command that submitted them again."
         if number
         else "Nothing of this project is under way on the fleet."
     )

@@ -235,7 +235,9 @@ command = ReviewCommand(
         ),
         click.Option(["--edit"], is_flag=True, help="Open the draft, or the answers, in $EDITOR first."),
         click.Option(["--show"], is_flag=True, help="Show the item and decide nothing."),
-        click.Option(["--fleet"], is_flag=True, help="Items of the fleet, which then goes on with them."),
+        click.Option(
+            ["--fleet"], is_flag=True, help="Items of the fleet, which continue once they are decided."
+        ),
         click.Option(["--diff"], is_flag=True, help="Show what changed since the previous draft."),
         json_option(),
         click.Option(

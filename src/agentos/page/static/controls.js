@@ -61,7 +61,7 @@ export function runControls(store) {
     const answer = await ask({
       title: "Stop the run?", danger: true, confirm: "Stop the run",
       text: store.run.is_fleet
-        ? "Its items are checkpointed and leave their machines. Submitting them again goes on with them."
+        ? "Its items are checkpointed and leave their machines. Submit them again to continue."
         : "Workers save their work and end within 5 s. The command that started the run resumes it.",
     });
     if (answer !== null) await send(id, { type: "stop_requested", signal: "SIGTERM" });

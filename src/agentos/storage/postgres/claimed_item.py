@@ -1,4 +1,4 @@
-"""The item store of a fleet: one item in Postgres, over one connection, behind the fence of its claim."""
+"""The item store of a fleet: one item in Postgres, over one connection, protected by its claim."""
 
 import contextlib
 import hashlib
@@ -26,7 +26,7 @@ TAKEN_OVER = Outcome(Ending.HELD_BY_OTHER_RUN, error="another worker of the flee
 
 
 class PostgresItemStore:
-    """What is kept about one item. `claim` connects; after a torn connection every call connects again."""
+    """Everything stored about one item. `claim` connects; calls reconnect after a broken connection."""
 
     def __init__(self, task: WorkerTask, access: FleetTask) -> None:
         self._scratch = ScratchDocuments(Path(task.project))
@@ -35,7 +35,9 @@ class PostgresItemStore:
         self.place = place_of(access.conninfo)
         self._item = task.item
         self._access = access
-        self._by = uuid.uuid4().hex  # tells our own claim from another's if its commit was not confirmed
+        self._by = (
+            uuid.uuid4().hex
+        )  # distinguishes our claim from another worker's if its commit was not confirmed
         self._connection: AsyncConnection[DictRow] | None = None
         self._saver: AsyncPostgresSaver | None = None
 
@@ -60,7 +62,7 @@ class PostgresItemStore:
         return Claim(is_retry=is_repeated, is_first=not is_repeated)
 
     async def _held_claim(self, connection: AsyncConnection[DictRow]) -> HeldClaim | None:
-        """The claim in the item's row, which stays locked until the end of the transaction."""
+        """The claim in the item's row, which stays locked for the rest of the transaction."""
         cursor = await connection.execute(
             "SELECT claim, claimed_by FROM agentos_items WHERE thread_id = %s FOR UPDATE", (self.thread_id,)
         )
@@ -77,7 +79,7 @@ class PostgresItemStore:
             self._connection = None
 
     async def earlier_verdict(self, status: Callable[[], ItemStatus], is_redo: IsRedo) -> Verdict | None:
-        """What Postgres says, whatever files there are; a changed text is another item."""
+        """What Postgres has recorded, whatever files exist. An item whose text has changed is not done."""
         connection = await self._connected()
         cursor = await connection.execute(
             "SELECT verdict FROM agentos_items WHERE thread_id = %s AND verdict_digest = %s",
@@ -103,7 +105,7 @@ class PostgresItemStore:
         await self._in_transaction(self._delete_checkpoint)
 
     async def finish(self, tidy: Tidy, outcome: Outcome) -> None:
-        """Documents, verdict and clean-up in one transaction: done is what the row says."""
+        """Write documents and verdict and clean up in one transaction: the row decides whether the item is done."""
         tidy(self.documents)
 
         async def finish(connection: AsyncConnection[DictRow]) -> None:
@@ -126,7 +128,7 @@ class PostgresItemStore:
         return is_outranked(error)
 
     def kept_answers(self) -> list[str]:
-        """Which machine has paid for them is not known here."""
+        """Which machine paid for them is not known here."""
         return []
 
     async def unavailable(self) -> str:
@@ -157,12 +159,12 @@ class PostgresItemStore:
         return await cursor.fetchall() if cursor.description else []
 
     async def _connected(self) -> AsyncConnection[DictRow]:
-        """The item's one connection. A new one carries the claim, and the open saver goes on with it."""
+        """The item's connection. A new one carries the claim, and the open saver continues with it."""
         if self._connection is None or self._connection.closed:
             try:
                 connection = await connect_async(self._access.conninfo)
             except OperationalError as error:
-                reason = refusal_text(error)  # such as that it has no free connection
+                reason = refusal_text(error)  # for example because no connection is free
                 self.place = place_of(self._access.conninfo) + (f" ({reason})" if reason else "")
                 raise
             claim = "{" + ",".join(map(str, self._access.claim)) + "}"
@@ -185,13 +187,13 @@ class PostgresItemStore:
             raise
 
     async def _check_claim(self, connection: AsyncConnection[DictRow]) -> None:
-        """For writes to the item's own row, which has no trigger."""
+        """Check the claim before writing to the item's own row, which has no trigger."""
         await connection.execute("SELECT agentos_check_claim(%s)", (self.thread_id,))
 
     async def _write_documents(
         self, connection: AsyncConnection[DictRow], changes: list[tuple[str, bytes | None]]
     ) -> None:
-        """Each with the hashes of its earlier versions. What the project had at submission is one of them."""
+        """Write each document with the hashes of its earlier versions, including the project's at submission."""
         submitted = self._access.files()
         for path, content in changes:
             earlier = [hashlib.sha256(submitted[path]).hexdigest()] if path in submitted else []
@@ -215,7 +217,7 @@ class PostgresItemStore:
 
 @dataclass(frozen=True, slots=True)
 class PostgresCheckpoint:
-    """The open checkpoint of one item. A note that finds the connection torn connects again."""
+    """The open checkpoint of one item. Writing a note reconnects if the connection is broken."""
 
     store: PostgresItemStore
     saver: AsyncPostgresSaver
@@ -252,12 +254,12 @@ class PostgresCheckpoint:
 
 
 class _DocumentsFirstSaver(AsyncPostgresSaver):
-    """LangGraph's saver. What a node wrote to its documents is in Postgres before the node's checkpoint is."""
+    """LangGraph's saver. Writes a node's documents to Postgres before the node's checkpoint."""
 
     def __init__(self, connection: AsyncConnection[DictRow], store: PostgresItemStore) -> None:
         super().__init__(connection)
         self._store = store
-        # A transaction in place of a pipeline: whatever cuts it short, all writes of a task are kept, or none.
+        # A transaction instead of a pipeline: whatever interrupts it, all writes of a task are stored or none.
         self.supports_pipeline = False
 
     async def aput(self, *args: Any, **kwargs: Any) -> Any:

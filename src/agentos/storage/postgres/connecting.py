@@ -1,4 +1,4 @@
-"""Connections to Postgres that notice a dead network, and what their errors mean."""
+"""Connects to Postgres so that a dead network is noticed, and classifies its errors."""
 
 import contextlib
 import re
@@ -16,13 +16,13 @@ from agentos.core.text.secrets import Secret
 
 CONNECT_TIMEOUT = 10  # seconds
 OUTRANKED = "AG001"
-"""SQLSTATE of a write whose claim is no longer the item's."""
-# psycopg calls these internal errors: ended while idle in a transaction, ended after too long a transaction, read-only
-# because another server is being made the primary.
+"""SQLSTATE of a write with an outranked claim."""
+# psycopg reports these as internal errors: session ended while idle in a transaction, session ended after too long a
+# transaction, server read-only while another one becomes the primary.
 _PASSING = ("25P03", "25P04", "25006")
 _TOO_LARGE = "54"
-"""The class of errors about what is too large for Postgres, which would be too large again."""
-# The system's defaults take hours to notice that the other end is gone.
+"""Error class of values that are too large for Postgres; retrying would not help."""
+# With the system's defaults it takes hours to notice that the other end is gone.
 _NETWORK = {
     "connect_timeout": CONNECT_TIMEOUT,
     "keepalives": 1,
@@ -35,7 +35,7 @@ _NETWORK = {
 _OPTIONS = "-c idle_in_transaction_session_timeout=10s -c lock_timeout=20s -c statement_timeout=60s"
 
 
-# libpq keeps the SQLSTATE of a refused connection to itself: these are the server's, and PgBouncer's, words in English.
+# libpq does not expose the SQLSTATE of a refused connection, so these are the English messages of Postgres and PgBouncer.
 _NONE_FREE = (
     "too many clients",
     "too many connections",
@@ -46,7 +46,7 @@ _REASON = re.compile(r"FATAL: +(.+)")
 
 
 def connection_parameters(conninfo: Secret, name: str = "agentos") -> dict[str, Any]:
-    """libpq's parameters: what the connection string or libpq's own variables say, with ours added."""
+    """libpq's parameters from the connection string or libpq's own variables, plus ours."""
     given = _parsed(conninfo)
     options = f"{_OPTIONS} {given.get('options') or ''}".strip()
     return {**_NETWORK, "application_name": name, **given, "options": options}
@@ -62,7 +62,7 @@ def _parsed(conninfo: Secret) -> dict[str, Any]:
 
 
 def with_timeout(conninfo: Secret, seconds: int) -> Secret:
-    """The same, for somebody who waits in front of a screen; what the connection string itself says has priority."""
+    """The same with a short connect timeout, for a person who is waiting; the connection string has priority."""
     wanted = {"connect_timeout": seconds, "tcp_user_timeout": 1000 * seconds}
     given = _parsed(conninfo)
     return Secret(
@@ -77,7 +77,7 @@ async def connect_async(conninfo: Secret) -> AsyncConnection[DictRow]:
 
 
 def connect(conninfo: Secret, name: str = "agentos") -> Connection[DictRow]:
-    """A connection for a command: raises PreflightError, with what was tried, if there is none."""
+    """A connection for a command. Raises PreflightError with what was tried if it fails."""
     parameters = connection_parameters(conninfo, name)
     try:
         return Connection.connect(**parameters, autocommit=True, row_factory=dict_row)
@@ -89,24 +89,24 @@ def connect(conninfo: Secret, name: str = "agentos") -> Connection[DictRow]:
 
 
 def reconnect(conninfo: Secret, name: str = "agentos") -> Connection[DictRow]:
-    """The same for a process at work: raises psycopg's own errors, which `is_away` knows."""
+    """The same for a worker process: raises psycopg's own errors, which `is_away` classifies."""
     return Connection.connect(**connection_parameters(conninfo, name), autocommit=True, row_factory=dict_row)
 
 
 def refusal_text(error: BaseException) -> str:
-    """Why the server refused a connection, in its own words; empty if it did not answer."""
+    """The server's reason for refusing a connection; empty if it did not answer."""
     found = _REASON.findall(str(error))
     return one_line(found[-1]) if found else ""
 
 
 def has_none_free(error: BaseException | None) -> bool:
-    """Whether the server refused a connection because it has no free one."""
+    """Whether the server refused a connection because none is free."""
     return isinstance(error, psycopg.OperationalError) and any(words in str(error) for words in _NONE_FREE)
 
 
 def is_away(error: BaseException) -> bool:
-    """Whether Postgres cannot be reached or takes nothing for now: restarting, cut off, out of connections, full, failing
-    over, or tired of a transaction that this machine left open while it was suspended."""
+    """Whether Postgres is temporarily unusable: unreachable, restarting, out of connections, out of disk space, failing over,
+    or it ended a transaction that this machine left open while it was suspended."""
     if isinstance(error, psycopg.Error) and error.sqlstate:
         if error.sqlstate in _PASSING:
             return True
@@ -117,7 +117,7 @@ def is_away(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def outages_reported() -> Iterator[None]:
-    """For a command of a person, which does not wait: an outage in the middle of it becomes a PreflightError."""
+    """For commands, which do not wait: turn an outage while they run into a PreflightError."""
     try:
         yield
     except Exception as error:
@@ -133,7 +133,7 @@ def is_outranked(error: BaseException) -> bool:
 
 
 def place_of(conninfo: Secret) -> str:
-    """Where Postgres is, for messages; never with a password."""
+    """The address of Postgres for messages, without a password."""
     try:
         given = conninfo_to_dict(conninfo.reveal())
     except psycopg.Error:

@@ -6,19 +6,19 @@ from dataclasses import dataclass
 from psycopg import Connection
 from psycopg.rows import DictRow
 
-OWN = 2  # connections of a worker beside those of its items: one to read, one for the events
-COMMANDS = 3  # connections kept for those who submit, follow and collect
+OWN = 2  # connections of a worker in addition to its items': one for reading, one for events
+COMMANDS = 3  # connections reserved for commands that submit, follow and collect
 _NAME = re.compile(r"agentos worker (\d+)")
 
 
 def worker_name(parallel: int) -> str:
-    """The name under which a worker's own connection is shown in Postgres."""
+    """The application name of a worker's own connection in Postgres."""
     return f"agentos worker {parallel}"
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """`available` is what Postgres allows to this role and database, less what programs other than agentos hold of it.
+    """`available` is what Postgres allows this role and database, minus the connections of programs other than agentos.
     `workers` are the numbers of items that the connected workers run at a time."""
 
     available: int
@@ -30,7 +30,7 @@ class ConnectionLimits:
 
 
 def connection_limits(connection: Connection[DictRow]) -> ConnectionLimits:
-    """Raises psycopg's errors."""
+    """Query the limits and current connections. Raises psycopg's errors."""
     row = connection.execute(
         "SELECT current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int "
         "- coalesce(current_setting('reserved_connections', true), '0')::int AS server, "

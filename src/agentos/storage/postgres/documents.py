@@ -1,4 +1,4 @@
-"""The documents of one item on a fleet: a scratch folder, and the changes that are still to be written to Postgres."""
+"""The documents of one item on a fleet: a scratch folder, and the changes not yet written to Postgres."""
 
 import shutil
 from collections.abc import Iterator
@@ -8,14 +8,14 @@ from pathlib import Path
 from agentos.storage.files import Folder, private_folder
 
 Change = tuple[str, bytes | None]
-"""A path and its new content; None: the file is gone."""
+"""A path and its new content; None if the file was removed."""
 
 
 class ScratchDocuments:
-    """The Documents port on a scratch folder. `take_changes` gives what happened since the last call, in order.
+    """The Documents port on a scratch folder. `take_changes` returns the changes since the last call, in order.
 
-    Nodes write synchronously and the item's one connection is asynchronous, so the changes wait here until the node's
-    checkpoint is written; they go to Postgres right before it.
+    Nodes write synchronously, but the item's connection is asynchronous. So changes are queued here and written to
+    Postgres right before the node's checkpoint.
     """
 
     def __init__(self, root: Path) -> None:
@@ -24,7 +24,7 @@ class ScratchDocuments:
         self._changes: dict[str, bytes | None] = {}
 
     def load(self, files: dict[str, bytes]) -> None:
-        """Start over with these files."""
+        """Reset to these files."""
         shutil.rmtree(self.root, ignore_errors=True)
         private_folder(self.root)
         self._changes.clear()
@@ -36,7 +36,7 @@ class ScratchDocuments:
         return list(changes.items())
 
     def put_back(self, changes: list[Change]) -> None:
-        """These could not be written: they are due again, before what has changed since."""
+        """Put changes that could not be written back, before later ones."""
         self._changes = {**dict(changes), **self._changes}
 
     def write(self, name: str, content: bytes) -> object:
@@ -55,7 +55,7 @@ class ScratchDocuments:
 
     def remove(self, name: str) -> None:
         self._folder.remove(name)
-        # Recorded even if there is none here: the project may have it.
+        # Recorded even if the file is not here: the project may have it.
         self._changes[name] = None
 
     def move(self, name: str, target: str) -> None:
@@ -68,7 +68,7 @@ class ScratchDocuments:
 
     @contextmanager
     def numbering(self) -> Iterator[None]:
-        """Nothing to lock: numbers are assigned in the project, before an item is submitted."""
+        """No lock is needed: numbers are assigned in the project before an item is submitted."""
         yield
 
     def _files_below(self, name: str) -> list[str]:

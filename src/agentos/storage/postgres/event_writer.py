@@ -1,4 +1,4 @@
-"""Writes the events and outcomes of a worker's items to Postgres, in batches, each behind its item's claim."""
+"""Writes the events and outcomes of a worker's items to Postgres in batches, each checked against its item's claim."""
 
 import contextlib
 import queue
@@ -51,7 +51,7 @@ class _Ended:
 
 
 class EventWriter:
-    """A thread with a connection of its own. While Postgres is away, everything waits in memory, in order."""
+    """A thread with its own connection. While Postgres is unreachable, entries wait in memory, in order."""
 
     def __init__(self, conninfo: Secret, redact: Callable[[str], str]) -> None:
         self._conninfo = conninfo
@@ -59,7 +59,9 @@ class EventWriter:
         self._queue: queue.SimpleQueue[_Written | _Ended | None] = queue.SimpleQueue()
         self._connection: Connection[DictRow] | None = None
         self._early: dict[ItemClaim, list[_Written | _Ended]] = {}
-        self._transaction: str | None = None  # the last one that was begun and is not known to have ended
+        self._transaction: str | None = (
+            None  # the last transaction that was begun and is not known to have ended
+        )
         self._thread = threading.Thread(target=self._run, name="events", daemon=True)
         self._thread.start()
 
@@ -67,7 +69,7 @@ class EventWriter:
         self._queue.put(_Written(claim, at, event))
 
     def end(self, claim: ItemClaim, state: str, outcome: Outcome | None) -> "Future[bool]":
-        """After all events so far: the item's state and outcome. The result is False if the claim was outranked."""
+        """Record the item's state and outcome after all its events so far. The result is False if the claim was outranked."""
         done: Future[bool] = Future()
         self._queue.put(_Ended(claim, state, outcome, done))
         return done
@@ -90,13 +92,13 @@ class EventWriter:
             self._connection.close()
 
     def _write_batch(self, batch: list[_Written | _Ended]) -> None:
-        """One transaction for each item, in the order of its entries."""
+        """Write one transaction per item, with its entries in order."""
         by_claim: dict[ItemClaim, list[_Written | _Ended]] = {}
         for entry in batch:
             by_claim.setdefault(entry.claim, []).append(entry)
         for claim, new in by_claim.items():
             entries = self._early.pop(claim, []) + new
-            # Whoever waits may have been cancelled; what is due is written all the same.
+            # The waiting task may have been cancelled; the entry is written all the same.
             waiting = [
                 entry.done
                 for entry in entries
@@ -104,7 +106,7 @@ class EventWriter:
             ]
             try:
                 is_written = self._write_item(claim, entries)
-            except Exception as error:  # concerns this item alone: the thread serves all the others
+            except Exception as error:  # affects only this item: the thread serves all the others
                 for done in waiting:
                     done.set_exception(error)
             else:
@@ -114,7 +116,7 @@ class EventWriter:
                     done.set_result(is_written)
 
     def _keep_early(self, claim: ItemClaim, entries: list[_Written | _Ended]) -> None:
-        """A machine tells of an item before the item's process has claimed it: kept until there is more to write."""
+        """A machine reports an item before its process has claimed it. Such events are kept until there is more to write."""
         if self._connection is None or len(entries) > MAX_EARLY:
             return
         with contextlib.suppress(psycopg.Error):
@@ -142,7 +144,7 @@ class EventWriter:
             time.sleep(RETRY_INTERVAL)
 
     def _is_committed(self) -> bool:
-        """Whether the last transaction was committed, although the connection broke before that was confirmed."""
+        """Whether the last transaction was committed although the connection broke before the confirmation."""
         if self._transaction is None:
             return False
         while True:
@@ -187,10 +189,10 @@ class EventWriter:
                     )
 
     def _line(self, entry: _Written) -> str:
-        """The event, with its submission: a follower of a later one skips it."""
+        """The event with its submission, so that a follower of a later one skips it."""
         return self._json({"at": entry.at, "submission": entry.claim.claim[0], **encode(entry.event)})
 
     def _json(self, value: object) -> str:
-        """Redacted, and with half a surrogate pair written out, which cannot be encoded as UTF-8."""
+        """The redacted event, with lone surrogates escaped, because they cannot be encoded as UTF-8."""
         line = self._redact(one_line(value))
         return _SURROGATES.sub(lambda found: f"\\\\u{ord(found[0]):04x}", line)

@@ -1,4 +1,4 @@
-"""A fleet's submissions, items and outcomes in Postgres, for those who submit, follow, collect and decide."""
+"""A fleet's submissions, items and outcomes in Postgres, for submitting, following, collecting and deciding."""
 
 import json
 from bisect import bisect_left
@@ -39,7 +39,7 @@ class FleetItem:
 
     @property
     def text(self) -> str:
-        """Its state in words."""
+        """The state in words."""
         where = f" on {self.machine}" if self.state == "running" else ""
         if self.outcome is None or self.is_live:
             return {"parked": "waits for a person: agentos review --fleet"}.get(
@@ -60,7 +60,7 @@ class LoadedTask:
 
 @dataclass(frozen=True, slots=True)
 class EventCursor:
-    """How far a follower has read: transaction and event."""
+    """How far a follower has read: transaction and event number."""
 
     transaction: int
     event: int = 0
@@ -76,7 +76,7 @@ class FleetEvent:
 
 @dataclass(frozen=True, slots=True)
 class FleetDocument:
-    """A document of a finished item; without content it was removed. `earlier` are hashes of its earlier versions."""
+    """A document of a finished item; no content means it was removed. `earlier` are the hashes of its earlier versions."""
 
     path: str
     content: bytes | None
@@ -84,7 +84,7 @@ class FleetDocument:
 
 
 class FleetDatabase(LastingConnection):
-    """A fleet's tables, for one project. Not for use by two threads at once."""
+    """A fleet's tables, for one project. Not thread-safe."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class FleetDatabase(LastingConnection):
     # Submitting.
 
     def submit(self, shared: SharedTask, tasks: Sequence[ItemTask], code: bytes | None) -> int:
-        """Stores the submission and its items in one transaction, and returns its number."""
+        """Store the submission and its items in one transaction; returns its number."""
         connection = self.connection
         with connection.transaction():
             if code is not None and shared.code:
@@ -129,7 +129,7 @@ class FleetDatabase(LastingConnection):
         return submission
 
     def items(self, names: Sequence[str] | None = None) -> dict[str, FleetItem]:
-        """The project's items, or those of these names."""
+        """The project's items, or only those with these names."""
         rows = self.connection.execute(
             "SELECT item, workflow, submission, digest, state, machine, verdict, verdict_digest, outcome, done_at "
             "FROM agentos_items WHERE project = %s AND (%s::text[] IS NULL OR item = ANY(%s::text[])) ORDER BY item",
@@ -155,7 +155,7 @@ class FleetDatabase(LastingConnection):
         )
 
     def claim(self, thread: str, claim: tuple[int, int, int], machine: str) -> None:
-        """Claims an item for which no process will do it, unless the claim is outranked."""
+        """Claim an item whose process cannot claim it, unless the claim is outranked."""
         self.connection.execute(
             "UPDATE agentos_items SET claim = %(claim)s::bigint[], claimed_by = '', machine = %(machine)s "
             "WHERE thread_id = %(thread)s AND claim < %(claim)s::bigint[]",
@@ -171,7 +171,7 @@ class FleetDatabase(LastingConnection):
     # Following.
 
     def horizon(self) -> EventCursor:
-        """Where a follower starts who has seen everything up to now."""
+        """The cursor of a follower that has seen everything up to now."""
         row = self.connection.execute(
             "SELECT pg_snapshot_xmin(pg_current_snapshot())::text AS horizon"
         ).fetchone()
@@ -181,9 +181,9 @@ class FleetDatabase(LastingConnection):
     def events_after(
         self, cursor: EventCursor, items: Sequence[str], limit: int = 2000
     ) -> tuple[list[FleetEvent], EventCursor]:
-        """The events that follow, in an order that never changes any more, and the new cursor.
+        """The events after the cursor, in their final order, and the new cursor.
 
-        Those that a newer version has written, and this one cannot read, are left out.
+        Events of a newer version, which this one cannot read, are skipped.
         """
         rows = self.connection.execute(
             "SELECT id, written::text AS transaction, thread_id, at, event::text AS event, "
@@ -206,7 +206,7 @@ class FleetDatabase(LastingConnection):
     # Collecting.
 
     def documents(self, item: str, project: str = "") -> list[FleetDocument]:
-        """Of an item of this project, or of the one named."""
+        """The documents of an item of this project, or of the project named."""
         rows = self.connection.execute(
             "SELECT path, content, earlier FROM agentos_documents WHERE thread_id = %s ORDER BY path",
             (thread_id(project or self._project, item),),
@@ -221,8 +221,8 @@ class FleetDatabase(LastingConnection):
         ]
 
     def end_unstarted(self, items: Sequence[str], project: str = "") -> list[str]:
-        """Records that those of these items were stopped which no worker has at the moment; returns them. They are of this
-        project or of the one named."""
+        """Record those of these items as stopped that no worker is running; returns them. They belong to this project,
+        or to the one named."""
         rows = self.connection.execute(
             "UPDATE agentos_items SET state = 'ended', outcome = %s "
             "WHERE thread_id = ANY(%s) AND state = 'submitted' RETURNING item",
@@ -234,7 +234,7 @@ class FleetDatabase(LastingConnection):
         return [str(row["item"]) for row in rows]
 
     def fail(self, item: str, outcome: Outcome) -> None:
-        """Records the end of an item that no worker could record."""
+        """Record the end of an item when no worker could."""
         self.connection.execute(
             "UPDATE agentos_items SET state = 'ended', outcome = %s WHERE thread_id = %s AND state = ANY(%s)",
             (json.dumps(pack(outcome)), thread_id(self._project, item), list(LIVE)),
@@ -242,7 +242,7 @@ class FleetDatabase(LastingConnection):
 
 
 def count_settled(found: Sequence[EventCursor], horizon: int) -> int:
-    """How many of these events, ordered by transaction and number, a follower may read: those whose order never changes.
+    """How many of these events, ordered by transaction and number, are in their final order, so that a follower may read them.
 
     Numbers of a sequence become visible out of order. Below the horizon of the snapshot that found the events, every
     transaction has ended, so nothing can appear there later.

@@ -1,4 +1,4 @@
-"""A connection for a program that goes on when Postgres restarts, or has none free for a while."""
+"""A connection for a program that continues while Postgres restarts or has no connection free."""
 
 from collections.abc import Callable
 
@@ -13,9 +13,9 @@ RETRY_INTERVAL = 1.0  # seconds
 
 
 class LastingConnection:
-    """One connection, made again when it is torn. Not for use by two threads at once.
+    """A connection that reconnects when it breaks. Not thread-safe.
 
-    `name` is shown for it in Postgres. `say` is told once when it cannot be made again, and why.
+    `name` is its application name in Postgres. `say` receives one message when reconnecting fails, with the reason.
     """
 
     def __init__(self, conninfo: Secret, name: str, say: Callable[[str], None]) -> None:
@@ -39,7 +39,7 @@ class LastingConnection:
         return self._connection
 
     def wait_for_connection(self, check: Callable[[], None], pause: Callable[[float], None]) -> None:
-        """Connects; as long as Postgres has no free connection, says it and waits. `check` may raise to give up."""
+        """Connect. While Postgres has no free connection, say so and wait; `check` may raise to give up."""
         while True:
             try:
                 self.connection  # noqa: B018 - connects

@@ -1,4 +1,4 @@
-"""A project's items on a fleet, as planning and review see them."""
+"""A project's items on a fleet, for planning and review."""
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
@@ -12,7 +12,7 @@ from agentos.storage.review_notes import review_state
 
 
 class PostgresItems:
-    """The ProjectItems port. An item that somebody works on is not held: whoever submits it joins."""
+    """The ProjectItems port. An active item is not held: whoever submits it too joins its run."""
 
     def __init__(self, database: FleetDatabase, project: str, scratch: Path) -> None:
         self._database = database
@@ -56,11 +56,11 @@ class PostgresItems:
         return records
 
     def decided(self) -> list[str]:
-        """The keys of the parked items that have a decision and have not gone on."""
+        """The keys of parked items that have a decision but have not continued yet."""
         return [record.key for record in self.parked_records() if record.state.decision]
 
     def parked_records(self) -> list[ParkedRecord]:
-        """The same without their documents."""
+        """The parked items without their documents."""
         rows = self._database.connection.execute(
             "SELECT thread_id FROM agentos_items WHERE project = %s AND state = 'parked' ORDER BY thread_id",
             (self._project,),
@@ -70,7 +70,7 @@ class PostgresItems:
 
     @contextlib.contextmanager
     def deciding(self, key: str, item: str) -> Iterator[Mapping[str, str] | None]:
-        """Locks the item's row, and writes with its claim: a worker that claims it waits, or has outranked us."""
+        """Lock the item's row and write with its claim: a worker that wants to claim it waits, or has already outranked us."""
         connection = self._database.connection
         with connection.transaction():
             row = connection.execute(
@@ -91,4 +91,4 @@ class PostgresItems:
         )
 
     def clean_finished(self, finished: Mapping[str, str], tidy: Callable[[str], None]) -> None:
-        """Nothing to do: an item is finished and cleaned up in one transaction."""
+        """Nothing to do: an item is cleaned up in the transaction that finishes it."""

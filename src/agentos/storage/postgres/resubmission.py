@@ -1,4 +1,4 @@
-"""Submits a failed item again as it was, from its checkpoint, without the project."""
+"""Submits a failed item again, unchanged, from its checkpoint; does not need the project."""
 
 import json
 from dataclasses import dataclass, replace
@@ -21,9 +21,9 @@ class Resubmitted:
 
 
 def resubmit_failed(database: FleetDatabase, project: str, item: str, at: float) -> Resubmitted | None:
-    """None if the item has not failed, or no longer. Whoever follows it is told with an event.
+    """Return None if the item has not failed or was resubmitted meanwhile. An event informs its followers.
 
-    No workflow of the item may be running: one that was submitted has then lost its start, and keeps its submission.
+    No workflow of the item may be running: a submitted item then lost its start, and keeps its submission.
     """
     connection, thread = database.connection, thread_id(project, item)
     with connection.transaction():
@@ -51,7 +51,7 @@ def resubmit_failed(database: FleetDatabase, project: str, item: str, at: float)
             "INSERT INTO agentos_events (thread_id, at, event) VALUES (%s, %s, %s)",
             (thread, at, one_line(event)),
         )
-        # What `--fresh` was to drop has been dropped: it continues from its checkpoint.
+        # `--fresh` has already dropped the old checkpoint: continue from the present one.
         task = replace(unpack(ItemTask, row["task"]), fresh=False)
         connection.execute(
             "UPDATE agentos_items SET submission = %s, state = 'submitted', outcome = NULL, task = %s WHERE thread_id = %s",

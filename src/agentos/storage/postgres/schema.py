@@ -12,13 +12,13 @@ from agentos.core.errors import PreflightError
 from agentos.storage.postgres.connecting import OUTRANKED
 
 VERSION = 2
-_LOCK = 7_311_905_204  # of the migrations, any number that nobody else uses
+_LOCK = 7_311_905_204  # of the migrations; an arbitrary number that nothing else uses
 FENCED = (
     *("checkpoints", "checkpoint_blobs", "checkpoint_writes"),
     *("agentos_notes", "agentos_documents", "agentos_events"),
 )
 
-# json, not jsonb: it keeps any text as it is, also what jsonb refuses, such as an escaped NUL.
+# json, not jsonb: it stores any text unchanged, even what jsonb rejects, such as an escaped NUL.
 _TABLES = """
 CREATE TABLE agentos_version (version int NOT NULL);
 CREATE TABLE agentos_submissions (
@@ -67,7 +67,7 @@ CREATE TABLE agentos_events (
 );
 CREATE INDEX ON agentos_events (written, id);
 """
-# What each version added to the one before; version 1 is `_TABLES`.
+# What each version added to the previous one; version 1 is `_TABLES`.
 _MIGRATIONS = {2: "CREATE INDEX ON agentos_events (thread_id, written, id)"}
 _FENCE = f"""
 CREATE OR REPLACE FUNCTION agentos_check_claim(thread text) RETURNS void LANGUAGE plpgsql AS $$
@@ -92,18 +92,18 @@ END $$;
 
 
 def create_tables(connection: Connection[DictRow]) -> bool:
-    """Creates or migrates everything; returns whether anything changed. Safe to run from many places at once."""
+    """Create or migrate everything; returns whether anything changed. Safe to run concurrently."""
     from langgraph.checkpoint.postgres import PostgresSaver
 
     with connection.transaction():
-        # Until the end of the transaction; the saver's own set-up would race without it.
+        # Held until the end of the transaction; without it, the saver's own set-up would race.
         connection.execute("SET LOCAL lock_timeout = '120s'")
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
         version = table_version(connection)
         if version > VERSION:
             raise _newer(version)
         for statement in PostgresSaver.MIGRATIONS if version == 0 else ():
-            # Inside a transaction an index cannot be created concurrently, and need not be: the table is empty.
+            # An index cannot be created concurrently inside a transaction, and need not be: the table is empty.
             connection.execute(statement.replace("CONCURRENTLY", "").encode())
         if version == 0:
             connection.cursor().executemany(
@@ -126,7 +126,7 @@ def create_tables(connection: Connection[DictRow]) -> bool:
 
 
 def check_tables(connection: Connection[DictRow]) -> None:
-    """Raises PreflightError if the tables are missing, or were made by an older or a newer agentos."""
+    """Raise PreflightError if the tables are missing or were made by an older or newer agentos."""
     version = table_version(connection)
     if version == 0:
         raise PreflightError(
@@ -142,7 +142,7 @@ def check_tables(connection: Connection[DictRow]) -> None:
 
 
 def table_version(connection: Connection[DictRow]) -> int:
-    """0 if there are no tables."""
+    """The version of the tables; 0 if there are none."""
     found = connection.execute("SELECT to_regclass('agentos_version') IS NOT NULL AS found").fetchone()
     if not found or not found["found"]:
         return 0

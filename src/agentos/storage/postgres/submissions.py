@@ -1,4 +1,4 @@
-"""A fleet's submissions with their items and events, for those who only look: nothing here writes."""
+"""Reads a fleet's submissions with their items and events; writes nothing."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ PAGE = 2000  # events per query
 
 @dataclass(frozen=True, slots=True)
 class SubmissionRow:
-    """One submission. `items` and `live` count those that no later submission has taken over."""
+    """One submission. `items` and `live` count the items that no later submission has taken over."""
 
     number: int
     project: str
@@ -28,7 +28,7 @@ class SubmissionRow:
 
 @dataclass(frozen=True, slots=True)
 class SubmittedItem:
-    """An item as its row says it. `submission` is the newest that has it; `outcome` is None while it is live."""
+    """The row of an item. `submission` is the newest one that has it; `outcome` is None while it is live."""
 
     item: str
     thread: str
@@ -43,13 +43,13 @@ class SubmittedItem:
 
     @property
     def text(self) -> str:
-        """Its state in words."""
+        """The state in words."""
         return str(self.outcome.verdict or self.outcome.ending) if self.outcome else self.state
 
 
 @dataclass(frozen=True, slots=True)
 class ItemRows:
-    """All rows of one moment. What was committed before it has a lower transaction number than `horizon`."""
+    """All rows in one snapshot. Every transaction that it shows has a lower number than `horizon`."""
 
     items: dict[str, SubmittedItem]
     horizon: int
@@ -57,7 +57,7 @@ class ItemRows:
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """An event as its worker wrote it: the text of a JSON object."""
+    """An event as its worker wrote it, a JSON object as text."""
 
     item: str
     at: float
@@ -66,7 +66,7 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True)
 class MachineItem:
-    """Where an item is, or was last."""
+    """The machine that runs an item, or ran it last."""
 
     machine: str
     project: str
@@ -76,13 +76,13 @@ class MachineItem:
 
 
 class SubmissionReader:
-    """Queries on a connection that is made again when it is torn. Not for use by two threads at once."""
+    """Queries on a connection that reconnects when it breaks. Not thread-safe."""
 
     def __init__(self, database: FleetDatabase) -> None:
         self._database = database
 
     def submissions(self, numbers: Sequence[int] | None = None) -> list[SubmissionRow]:
-        """The newest ones, or those with these numbers; newest first."""
+        """The newest submissions, or those with these numbers; newest first."""
         rows = self._database.connection.execute(
             "SELECT id, s.project, s.workflow, extract(epoch FROM submitted_at)::float8 AS at, count(item) AS items, "
             "count(item) FILTER (WHERE state = ANY(%s)) AS live "
@@ -100,7 +100,7 @@ class SubmissionReader:
         ]
 
     def items(self, submission: SubmissionRow) -> ItemRows:
-        """Its items, and those of its project that are in a later submission: they may have been in this one too."""
+        """The submission's items, and its project's items in later submissions, which may have been in this one too."""
         rows = self._database.connection.execute(
             "SELECT item, thread_id, submission, state, machine, outcome, "
             "pg_snapshot_xmax(pg_current_snapshot())::text AS horizon FROM agentos_items "
@@ -113,22 +113,22 @@ class SubmissionReader:
         )
 
     def titles(self, threads: Iterable[str]) -> dict[str, str]:
-        """Item -> title. Parsed here: Postgres refuses some of what a text may contain, such as an escaped NUL."""
+        """Item -> title. Parsed here, because Postgres rejects some valid JSON texts, such as an escaped NUL."""
         rows = self._database.connection.execute(
             "SELECT item, task::text AS task FROM agentos_items WHERE thread_id = ANY(%s)", (list(threads),)
         )
         return {str(row["item"]): str(json.loads(row["task"])["item"].get("title", "")) for row in rows}
 
     def horizon(self) -> int:
-        """Every transaction with a lower number has ended: its events can be read now, or never."""
+        """Every transaction with a lower number has ended, so no further events of it will appear."""
         return self._database.horizon().transaction
 
     def events(
         self, submission: int, threads: Iterable[str], cursor: EventCursor, kinds: Sequence[type] = ()
     ) -> tuple[list[EventRow], EventCursor]:
-        """What follows in this submission, of these kinds if any are named, in an order that never changes.
+        """The submission's events after the cursor, only of these kinds if any are named, in their final order.
 
-        Only what is below the snapshot's horizon: see `count_settled`.
+        Returns only events below the snapshot's horizon: see `count_settled`.
         """
         marks = [f'%"type":"{WIRE_NAMES[kind]}"%' for kind in kinds] or ["%"]
         rows = self._database.connection.execute(
@@ -151,7 +151,7 @@ class SubmissionReader:
         return found, numbered[count - 1] if count else cursor
 
     def machine_items(self) -> list[MachineItem]:
-        """Every item that a machine has or had."""
+        """Every item that a machine runs or ran."""
         rows = self._database.connection.execute(
             "SELECT machine, project, item, submission, state = 'running' AS running FROM agentos_items "
             "WHERE machine <> '' ORDER BY machine, project, item"
