@@ -112,6 +112,6 @@ def test_what_was_running_in_a_killed_run_ends_at_its_last_event() -> None:
     record = RunRecord("r", alive=False)
     record.handle(STARTED, 1.0)
     record.handle(events.ItemStarted("LLD-1", 1, 1), 2.0)
-    assert [record.status_of(row) for row in record.stats.rows.values()] == ["killed", "waiting"]
+    assert [record.status_of(row) for row in record.stats.rows.values()] == ["killed", "not started"]
     record.alive = True
     assert [record.status_of(row) for row in record.stats.rows.values()] == ["running", "waiting"]

@@ -344,7 +344,7 @@ def test_a_key_whose_sdk_is_missing_matters_only_if_a_role_uses_it(harness: RunH
     env = {"PYTHONPATH": str(harness.root / "site"), "ANTHROPIC_API_KEY": "sk-ant-api03-not-a-real-key"}
     refused = harness.run("--all", **env)
     assert refused.code == 3 and "Traceback" not in refused.err
-    assert "there is a key for anthropic, but its SDK is not installed" in refused.err
+    assert "there is a key for anthropic, but the provider's SDK is not installed" in refused.err
     (harness.project / "agentos.toml").write_text('drafter = "gemini-2.5-pro"\nreviewer = "gemini-2.5-pro"\n')
     done = harness.run("--all", **env)
     assert (done.code, done.err) == (0, "")
