@@ -6,19 +6,19 @@ from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class ReaderAccount:
     id: int
     mail: str
     password_hash: str
 
 
 @dataclass(slots=True)
-class Sessions:
+class SignedInReaders:
     """Signed-in browsers: a random token for each."""
 
     _accounts: dict[str, int] = field(default_factory=dict)
 
-    def sign_in(self, account: Account, password: str) -> str | None:
+    def sign_in(self, account: ReaderAccount, password: str) -> str | None:
         if hash_password(password, account.mail) != account.password_hash:
             return None
         token = secrets.token_urlsafe(32)
