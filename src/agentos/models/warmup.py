@@ -71,7 +71,12 @@ def imported_vendors() -> list[str]:
 
 def warm_up_sdk(vendor: str) -> bool:
     """Return whether the SDK accepted the canned response; if not, only each worker's first call is slower."""
-    return any(_accepts(vendor, library) for library in HTTP_LIBRARIES)
+    return bool(http_library(vendor))
+
+
+def http_library(vendor: str) -> str:
+    """The HTTP library that the vendor's SDK uses; empty if it accepts a canned response from none."""
+    return next((library for library in HTTP_LIBRARIES if _accepts(vendor, library)), "")
 
 
 def _accepts(vendor: str, library: str) -> bool:
