@@ -14,6 +14,9 @@ from agentos.exec.item_table import TableRow, is_table, read_table
         ("t.tsv", "file\ttitle\na.md\tDark, mode\nb.md\t\n"),
         ("t.json", '[{"file": "a.md", "title": "Dark, mode"}, {"file": "b.md", "title": ""}]'),
         ("t.jsonl", '{"file": "a.md", "title": "Dark, mode"}\n\n{"file": "b.md", "title": ""}\n'),
+        ("t.csv", '\ufefffile,title\r\na.md,"Dark, mode"\r\nb.md,\r\n'),
+        ("t.csv", "\ufefffile;title\na.md;Dark, mode\nb.md;\n"),
+        ("t.json", '\ufeff[{"file": "a.md", "title": "Dark, mode"}, {"file": "b.md", "title": ""}]'),
     ],
 )
 def test_every_format_gives_the_same_rows(name: str, text: str) -> None:
@@ -32,11 +35,20 @@ def test_the_item_is_the_column_that_names_it_or_the_first() -> None:
     ]
 
 
+def test_a_value_may_contain_line_breaks_and_separators() -> None:
+    assert read_table("t.csv", 'id,text,\n1,"a\r\nb",\n')[0].columns[1] == Column("text", "a\r\nb")
+    assert read_table("t.jsonl", '{"id": "1", "text": "a\u2028b"}\n')[0].columns[1] == Column(
+        "text", "a\u2028b"
+    )
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
         ("t.csv", "id,title\n1,a\n1,b\n", "rows 1 and 2 are both called '1'"),
         ("t.csv", "id,title\n1,a,b\n", "line 2 has 3 columns, the header has 2"),
+        ("t.csv", "id,title,title\n1,a,b\n", "two columns are called 'title'"),
+        ("t.csv", "i\0d\0,\0", "is no UTF-8 text; save it as UTF-8"),
         ("t.csv", "id,title\n,a\n", "row 1 has no name in its column 'id'"),
         ("t.json", '{"id": 1}', "expected a list"),
         ("t.json", "[1]", "row 1 is 1; expected an object"),

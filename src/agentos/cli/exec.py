@@ -185,9 +185,12 @@ def _table_rows(source: Any) -> "dict[str, tuple[Column, ...]]":
 
 
 def _split_list(text: str) -> Iterable[str]:
+    from agentos.exec.item_table import BYTE_ORDER_MARK
+
     if "\0" in text:
         return [part for part in text.split("\0") if part]
-    return [line for line in text.splitlines() if line.strip()]
+    # Not splitlines: an item may contain other separators, such as a form feed.
+    return [line for line in text.removeprefix(BYTE_ORDER_MARK).split("\n") if line.strip()]
 
 
 def _retry_codes(text: str) -> tuple[tuple[int, ...], bool]:

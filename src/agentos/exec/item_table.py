@@ -13,6 +13,8 @@ from agentos.core.planning.plan import Column
 FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 NAME_COLUMNS = ("item", "file", "path", "id")
 """The column that names the item; without one of these, it is the first."""
+BYTE_ORDER_MARK = "\ufeff"
+"""Spreadsheets write it at the start of UTF-8 files; it belongs to no name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ def is_table(name: str) -> bool:
 def read_table(name: str, text: str) -> list[TableRow]:
     """The rows of a table, in order. Raises PreflightError if it cannot be read, or if two items have one name."""
     try:
-        records = list(_records(Path(name).suffix.lower(), text))
+        records = list(_records(Path(name).suffix.lower(), text.removeprefix(BYTE_ORDER_MARK)))
     except (ValueError, RecursionError, csv.Error) as error:
         raise PreflightError(f"{name}: {error}") from error
     rows = [_row(name, number, record) for number, record in enumerate(records, 1)]
@@ -45,23 +47,36 @@ def read_table(name: str, text: str) -> list[TableRow]:
 
 
 def _records(suffix: str, text: str) -> Iterator[object]:
+    if "\0" in text:
+        raise ValueError("is no UTF-8 text; save it as UTF-8")
     if suffix in (".csv", ".tsv"):
-        reader = csv.reader(io.StringIO(text), delimiter="\t" if suffix == ".tsv" else ",")
-        header = [name.strip() for name in next(reader, [])]
-        for cells in reader:
-            if len(cells) > len(header):
-                raise ValueError(
-                    f"line {reader.line_num} has {len(cells)} columns, the header has {len(header)}"
-                )
-            if any(cell.strip() for cell in cells):
-                yield dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=True))
+        yield from _csv_records(text, "\t" if suffix == ".tsv" else _delimiter(text))
     elif suffix == ".json":
         found = json.loads(text)
         if not isinstance(found, list):
             raise ValueError("expected a list of objects or of words")
         yield from found
     else:
-        yield from (json.loads(line) for line in text.splitlines() if line.strip())
+        # Not splitlines: a JSON string may contain separators such as U+2028.
+        yield from (json.loads(line) for line in text.split("\n") if line.strip())
+
+
+def _csv_records(text: str, delimiter: str) -> Iterator[object]:
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    header = [name.strip() for name in next(reader, [])]
+    if twice := next((name for name in header if name and header.count(name) > 1), None):
+        raise ValueError(f"two columns are called {twice!r}; expected a different name for each")
+    for cells in reader:
+        if len(cells) > len(header):
+            raise ValueError(f"line {reader.line_num} has {len(cells)} columns, the header has {len(header)}")
+        if any(cell.strip() for cell in cells):
+            yield dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=True))
+
+
+def _delimiter(text: str) -> str:
+    """Spreadsheets write semicolons where the comma is the decimal separator."""
+    header = text.partition("\n")[0]
+    return ";" if ";" in header and "," not in header else ","
 
 
 def _row(name: str, number: int, record: object) -> TableRow:
