@@ -89,6 +89,15 @@ def test_a_program_in_the_sandbox_uses_the_keys_through_the_gateway(
 
 
 @needs_bubblewrap
+def test_a_project_below_tmp_is_readable_from_a_worktree(harness: RunHarness, project: Path) -> None:
+    (project / "untracked.md").write_text("a task\n")
+    words = ("sh", "-c", 'git status --porcelain && cat "$0"; touch "$0"')
+    done = run(harness, "--worktree", "--no-gateway", "untracked.md", "--", *words, "{item}")
+    lines = done.lines_of("untracked")
+    assert lines[0] == "a task" and "Read-only" in lines[1], done.out
+
+
+@needs_bubblewrap
 def test_exit_codes_and_signals_of_a_program_in_the_sandbox_are_its_own(
     harness: RunHarness, project: Path
 ) -> None:

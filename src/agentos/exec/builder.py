@@ -325,7 +325,8 @@ class ExecRunBuilder:
     def _sandbox(self) -> SandboxSpec:
         port = urlsplit(self._gateway.url).port if self._gateway else None
         folders = tuple(value for name, value in self._agent_variables.items() if name.endswith("_HOME"))
-        return SandboxSpec(str(self._home.path), str(user_home()), port or 0, folders)
+        project = self._workspace.source if self._workspace else str(self._settings.project)
+        return SandboxSpec(str(self._home.path), str(user_home()), project, port or 0, folders)
 
     def _prepare_workspaces(self) -> WorkspaceSpec | None:
         if self._request.isolation is None:

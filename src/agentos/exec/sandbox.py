@@ -41,8 +41,8 @@ class Sandbox:
             *(PROGRAM, "--unshare-all", "--die-with-parent", "--cap-drop", "ALL"),
             *SANDBOX_ROOT,
             *("--tmpfs", "/tmp", "--tmpfs", "/run", "--dir", "/tmp/home"),  # noqa: S108 - a new one, inside
-            *self._hidden(),
             *self._visible(environment),
+            *self._hidden(),
             *self._writable(),
             *("--ro-bind", str(self.socket.parent), str(self.socket.parent)),
             *("--chdir", str(self.workspace.working_dir)),
@@ -60,8 +60,8 @@ class Sandbox:
         return words + [word for file in files for word in ("--ro-bind", os.devnull, str(file))]
 
     def _visible(self, environment: dict[str, str]) -> list[str]:
-        """Programs that are installed below /tmp, which the sandbox has of its own."""
-        named = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))
+        """The project, and installed programs, where they are below /tmp, which the sandbox has of its own."""
+        named = (self.spec.project, sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))
         paths = dict.fromkeys((*named, *environment.get("PATH", "").split(os.pathsep)))
         below = [path for path in paths if path.startswith("/tmp/") and os.path.isdir(path)]  # noqa: S108
         return [word for path in below for word in ("--ro-bind", path, path)]

@@ -58,12 +58,14 @@ class SandboxSpec:
 
     home: the home of agentos, which contains the keys
     user_home: the user's home folder
+    project: the project, or the repository that its worktrees belong to
     gateway_port: the port of the gateway, the only network; 0 for none
     agent_folders: settings of coding agents, which the agents also write
     """
 
     home: str
     user_home: str
+    project: str
     gateway_port: int = 0
     agent_folders: tuple[str, ...] = ()
 
