@@ -1,6 +1,7 @@
 """`agentos exec`: any program, once per item, with real processes, signals and terminals."""
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -167,6 +168,8 @@ def test_nothing_outlives_the_coordinator(harness: RunHarness, project: Path) ->
     assert len(processes) >= 7
     run.signal(signal.SIGKILL)
     wait_until(lambda: not any(process.alive for process in processes), 3)
+    shown = harness.run("status", program="agentos").out
+    assert re.search(r"^  a +killed +1 attempt ", shown, re.MULTILINE), shown
 
 
 def test_two_terminals_share_the_items_without_repeating_any(harness: RunHarness, project: Path) -> None:
@@ -228,10 +231,11 @@ def test_values_that_look_like_credentials_are_withheld_and_named_once(
 
 
 def test_items_come_from_lists_arguments_and_patterns(harness: RunHarness, project: Path) -> None:
-    (project / "list").write_text("one\n\ntwo words\n")
+    (project / "list").write_text("\ufeffone\n\ntwo words\n", encoding="utf-8")
     done = harness.run("exec", "--items-from", "list", "three", "--", "echo", "<{item}>", program="agentos")
     assert done.code == 0, done.err
     assert "<three>" in done.lines_of("three") and "<two words>" in done.lines_of("two-words")
+    assert "<one>" in done.lines_of("one")
     strange = project / "$(touch pwned) `x`.sh"
     strange.write_text("")
     done = harness.run("exec", "$(touch*", "--", "ls", "{item}", program="agentos")

@@ -62,6 +62,7 @@ def test_three_agents_end_with_three_clean_branches_and_the_right_costs(
     again = harness.run(*command, program="agentos")
     assert again.code == 0, again.out
     assert [again.lines_of(item) for item in "ac"] == [[], []], "finished agents are not run again"
+    assert "2 key slots for 3 workers" in done.out and "key slot" not in again.out, "two keys suffice for one"
     costs.append(harness.summary()["cost"])
 
     for item in "abc":

@@ -269,7 +269,7 @@ class ExecRunBuilder:
         slots = sum(credential.concurrency for credential in credentials if credential.enabled)
         if not self._request.gateway or not (slots or self._request.offline):
             return engine
-        if slots < self._settings.parallel and not self._request.offline:
+        if slots < min(self._settings.parallel, len(self._items)) and not self._request.offline:
             self._say(event_text(KeysFewerThanWorkers(slots, self._settings.parallel), time.time()))
         self._gateway = start_gateway(
             environment(), self._gateway_arguments(), self._redact, self._say, self._settings.budget

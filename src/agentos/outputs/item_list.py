@@ -32,7 +32,7 @@ def item_list(rows: Sequence[ItemStats], *, alive: bool = True) -> ItemList:
 
 def tries(row: ItemStats, reviewing: bool) -> str:
     """`2 rounds` of drafting and review, or `1 attempt` in a run without reviews."""
-    return count(row.round, "round") if reviewing else count(max(row.attempts, row.running), "attempt")
+    return count(row.round, "round") if reviewing else count(max(row.attempts, int(row.running)), "attempt")
 
 
 def shown_result(result: str | None, path: str) -> str:
