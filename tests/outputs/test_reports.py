@@ -289,6 +289,21 @@ def test_two_runs_are_compared_side_by_side() -> None:
     assert lines[-1] == "  LLD-1: approved, then needs revision"
 
 
+def test_many_items_with_different_results_are_grouped() -> None:
+    names = tuple(f"LLD-{number}" for number in range(1, 23))
+    first, second = RunRecord("a"), RunRecord("b")
+    for record in (first, second):
+        record.handle(events.RunStarted("r", "lld", "/p", names, 1, (), "lld-workflow --all"), 1.0)
+    for name in names[:21]:
+        approved = Outcome(Ending.FINISHED, Verdict.APPROVED)
+        first.handle(events.ItemEnded(name, approved, 1.0, Usage(), 1), 2.0)
+    lines = list(comparison(first, second))
+    place = lines.index("Items with different results:")
+    assert lines[place + 1 :] == [
+        "  21 items: approved, then not started (LLD-1, LLD-2, LLD-3, LLD-4, LLD-5 ... LLD-21)"
+    ]
+
+
 @pytest.mark.parametrize("seconds", [0.1, 0.9, 7.0, 61.0, 3599.0, 86400.0, 30 * 86400.0])
 def test_an_axis_has_a_few_round_ticks(seconds: float) -> None:
     ticks = Axis(seconds, 0, 100).ticks()

@@ -52,6 +52,19 @@ def test_a_run_names_what_it_skips_at_its_start_and_in_its_summary(harness: RunH
     assert listed.code == 5 and "agentos number gives it one" in listed.err
 
 
+def test_issues_in_a_subfolder_are_named_and_left_alone(harness: RunHarness) -> None:
+    (harness.project / "issues/backlog").mkdir()
+    write(harness, "backlog/7-login.md", "backlog/add-2fa.md")
+    names = "issues/backlog/7-login.md, issues/backlog/add-2fa.md"
+    line = f"2 files skipped: in a subfolder: {names}; to use them, move them out of there"
+    done = harness.run("--all", "--offline")
+    assert done.code == 0 and done.lines_of("COORDINATOR")[0] == line, done.out
+    doctor = agentos(harness, "doctor", "--offline")
+    (found,) = [row for row in doctor.lines if line in row]
+    assert found.startswith("ok "), "it may be an archive"
+    assert agentos(harness, "number").out == "No issue lacks a number.\n"
+
+
 def test_a_brief_that_is_not_named_md_is_named(harness: RunHarness) -> None:
     folder = harness.project / "ideas/active"
     folder.mkdir(parents=True)

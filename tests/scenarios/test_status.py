@@ -113,6 +113,7 @@ def test_of_many_items_the_good_ones_are_counted_and_the_failures_come_last(harn
     assert short[2] == "  21 finished (list them: agentos status -v)" and short[3].startswith("  file-3 ")
     assert [line.split()[0] for line in whole[2:24]] == names
     assert failed[2:4] == short[3:5] and not any("finished" in line for line in failed)
+    assert short[-1] == failed[-1] == f"It ended with exit code 1. {said[-1]}" and " --failed -- " in said[-1]
 
 
 def test_status_and_logs_are_about_the_project_around_the_current_folder(harness: RunHarness) -> None:

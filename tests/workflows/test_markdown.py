@@ -243,6 +243,14 @@ def test_files_that_are_not_items_are_listed_with_the_reason(tmp_path: Path) -> 
     (folder / "numbered.md").write_text("---\nnumber: 9\n---\n" + BODY)
     (folder / "open.md").write_text("---\nnumber: 8\n" + BODY)
     (folder / "latin.md").write_bytes(b"# \xff\n\ntext\n")
+    inner = folder / "backlog" / "2026"
+    inner.mkdir(parents=True)
+    for name in ("7-deep.md", "README.md", "notes.txt", ".hidden.md"):
+        (inner / name).write_text(BODY)
+    (folder / "backlog" / "6-x.MD").write_text(BODY)
+    (folder / "linked").symlink_to(inner)
+    (folder / ".git").mkdir()
+    (folder / ".git" / "8-x.md").write_text(BODY)
     found = skipped_files(tmp_path, "issues")
     by_reason = {
         reason: [file.source.removeprefix("issues/") for file in found if file.reason is reason]
@@ -252,8 +260,12 @@ def test_files_that_are_not_items_are_listed_with_the_reason(tmp_path: Path) -> 
         SkipReason.NO_NUMBER: ["2026-11-16-x.md", "add-2fa.md", "login.md"],
         SkipReason.UNREADABLE: ["latin.md", "open.md"],
         SkipReason.SUFFIX: ["2-b.MD", "3", "c.markdown", "todo.txt"],
+        SkipReason.SUBFOLDER: ["backlog/6-x.MD", "backlog/2026/7-deep.md"],
     }
-    assert {file.reason for file in skipped_files(tmp_path, "issues", numbered=False)} == {SkipReason.SUFFIX}
+    assert {file.reason for file in skipped_files(tmp_path, "issues", numbered=False)} == {
+        SkipReason.SUFFIX,
+        SkipReason.SUBFOLDER,
+    }
     assert skipped_files(tmp_path, "nothing") == []
 
 

@@ -120,7 +120,8 @@ def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
     from agentos.cli.find_run import completion_text, wake_hint
     from agentos.config.settings import current_folder
     from agentos.core.protocol.results import Ending
-    from agentos.outputs.resume_command import resume_command, review_command
+    from agentos.outputs.format import name_list
+    from agentos.outputs.resume_command import resume_command, retry_command, review_command
     from agentos.outputs.summary import not_redone
 
     here = current_folder()
@@ -128,7 +129,10 @@ def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
     if not alive and stats.ended is None:
         return "\n".join([*not_redone(stats), f"It was killed. Resume with: {resume}"])
     if stats.ended is not None and stats.ended.exit_code:
-        text = f"It ended with exit code {stats.ended.exit_code}. Resume with: {resume}"
+        following = f"Resume with: {resume}"
+        if stats.started and stats.ended.exit_code == 1 and stats.with_ending(Ending.FAILED):
+            following = f"Retry the failed items: {retry_command(stats.started, here)}"
+        text = f"It ended with exit code {stats.ended.exit_code}. {following}"
         return "\n".join([*not_redone(stats), text])
     if stopped_pid:
         return f"Wake it: {wake_hint(stopped_pid)}"
@@ -139,7 +143,7 @@ def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
             else "Watch it: agentos watch; follow one item: agentos logs -f ITEM; control it: agentos pause, set, stop"
         )
     if stats.started and (parked := stats.with_ending(Ending.PARKED)):
-        names = ", ".join(row.item for row in parked)
+        names = name_list([row.item for row in parked])
         review = review_command(stats.started, here)
         return f"Waiting for a person: {names}. Decide with: {review}\nThen resume with: {resume}"
     return f"{completion_text(stats).capitalize()}. Earlier runs: agentos runs"

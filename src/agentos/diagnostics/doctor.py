@@ -338,7 +338,12 @@ def _items(context: CheckContext) -> Iterator[Finding]:
         except OSError as error:
             yield Finding(what, f"cannot read {folder}/: {error.strerror}", f"make {folder}/ readable")
             continue
-        for line in skipped_lines([file for file in skipped if file.reason is not SkipReason.UNREADABLE]):
+        # Not a problem: a subfolder may be an archive.
+        aside = [file for file in skipped if file.reason is SkipReason.SUBFOLDER]
+        for line in skipped_lines(aside):
+            yield Finding(what, line)
+        apart = (SkipReason.UNREADABLE, SkipReason.SUBFOLDER)
+        for line in skipped_lines([file for file in skipped if file.reason not in apart]):
             found, _, fix = line.partition("; ")
             yield Finding(what, found, fix)
         problems = [

@@ -1,6 +1,6 @@
 """Formats durations, times, costs and events as text for people."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import assert_never
 
@@ -40,6 +40,11 @@ def clock(wall: float, now: float | None = None) -> str:
 
 def count(number: int, singular: str, plural: str | None = None) -> str:
     return f"{number} {singular if number == 1 else plural or singular + 's'}"
+
+
+def name_list(names: Sequence[str]) -> str:
+    """All names, or of many the first five and the last."""
+    return ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:5])} ... {names[-1]}"
 
 
 def number_ranges(numbers: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ SKIP_FIXES = {
     SkipReason.NO_NUMBER: "give {them} a number: agentos number",
     SkipReason.UNREADABLE: "correct {them}: agentos doctor",
     SkipReason.SUFFIX: "rename {them} to end in .md",
+    SkipReason.SUBFOLDER: "to use {them}, move {them} out of there",
 }
 Say = Callable[[str], None]
 
@@ -44,7 +45,10 @@ def skipped_lines(skipped: Sequence[SkippedFile]) -> list[str]:
     """One line per reason: how many files are not items, their names, and how to make items of them."""
     lines = []
     for reason, fix in SKIP_FIXES.items():
-        names = [file.source.rpartition("/")[2] for file in skipped if file.reason is reason]
+        sources = [file.source for file in skipped if file.reason is reason]
+        names = (
+            sources if reason is SkipReason.SUBFOLDER else [source.rpartition("/")[2] for source in sources]
+        )
         if names:
             fix = fix.format(them="it" if len(names) == 1 else "each" if "number" in fix else "them")
             lines.append(f"{count(len(names), 'file')} skipped: {reason}: {_some_of(names)}; {fix}")

@@ -11,6 +11,7 @@ from agentos.outputs.format import (
     count,
     dollars,
     duration,
+    name_list,
     number_ranges,
     stop_reason,
     tokens,
@@ -325,9 +326,7 @@ def _review(stats: RunStats, here: Here, *items: str) -> str:
 
 
 def _names(rows: list[ItemStats]) -> str:
-    """All names, or of many the first five and the last."""
-    names = [row.item for row in rows]
-    return ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:5])} ... {names[-1]}"
+    return name_list([row.item for row in rows])
 
 
 def _keys(stats: RunStats) -> str:

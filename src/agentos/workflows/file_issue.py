@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.core.planning.plan import SkippedFile
+from agentos.core.planning.plan import SkippedFile, SkipReason
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.line_assembler import one_line
 from agentos.regular_files import UnsafeFile, read_start
@@ -138,7 +138,8 @@ def plan_numbers(project: Path) -> NumberingPlan:
     """
     taken = taken_numbers(project)
     renamings, left = [], []
-    pages = [(file, read_page(project / file.source, project)) for file in skipped_files(project, ISSUES)]
+    skipped = [file for file in skipped_files(project, ISSUES) if file.reason is not SkipReason.SUBFOLDER]
+    pages = [(file, read_page(project / file.source, project)) for file in skipped]
     # A file that is not named .md may have a number of its own, which no other may get first.
     highest = max([0, *taken, *(page.number for _, page in pages if page.number is not None)])
     for file, page in pages:

@@ -1,8 +1,10 @@
 """Reads Markdown files with TOML or YAML front matter as pages, and pages as items."""
 
 import hashlib
+import os
 import re
 import tomllib
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -236,16 +238,27 @@ def markdown_files(folder: Path, root: Path | None = None) -> list[Path]:
 def skipped_files(project: Path, folder: str, *, numbered: bool = True) -> list[SkippedFile]:
     """The files of a folder that look like items but are not, each with the reason; a README is expected there.
 
-    Pass `numbered=False` if a file may do without a number.
+    Markdown files in its subfolders are among them. Pass `numbered=False` if a file may do without a number.
     """
-    path = project / folder
-    names = sorted(
-        name
-        for name in list_folder(path, project)
-        if name[0] != "." and Path(name).suffix.casefold() in _DOCUMENT_SUFFIXES
-    )
-    found = (_skipped(project, f"{folder}/{name}", numbered) for name in names)
-    return [skipped for skipped in found if skipped]
+    names = sorted(name for name in list_folder(project / folder, project) if name[0] != ".")
+    documents = (name for name in names if Path(name).suffix.casefold() in _DOCUMENT_SUFFIXES)
+    found = (_skipped(project, f"{folder}/{name}", numbered) for name in documents)
+    return [*(skipped for skipped in found if skipped), *_in_subfolders(project, folder, names)]
+
+
+def _in_subfolders(project: Path, folder: str, names: Iterable[str]) -> Iterator[SkippedFile]:
+    """At any depth, but behind no link. A folder named .md is an item that fails."""
+    for name in names:
+        path = project / folder / name
+        if name.endswith(".md") or path.is_symlink():
+            continue
+        for inner, folders, files in os.walk(path):
+            folders[:] = sorted(each for each in folders if each[0] != ".")
+            for file in sorted(files):
+                found = Path(inner, file)
+                is_markdown = found.suffix.casefold() in MARKDOWN_SUFFIXES and file[0] != "."
+                if is_markdown and found.stem.casefold() != "readme":
+                    yield SkippedFile(found.relative_to(project).as_posix(), SkipReason.SUBFOLDER)
 
 
 def _skipped(project: Path, source: str, numbered: bool) -> SkippedFile | None:

@@ -76,6 +76,7 @@ class SkipReason(StrEnum):
     NO_NUMBER = "no number"
     UNREADABLE = "no readable number"
     SUFFIX = "not named .md"
+    SUBFOLDER = "in a subfolder"
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from agentos.core.protocol.results import Ending, Verdict
 from agentos.core.run_state.run_record import RunRecord
-from agentos.outputs.format import dollars, duration
+from agentos.outputs.format import count, dollars, duration, name_list
+from agentos.outputs.item_list import MANY
 from agentos.outputs.report.facts import plain, waited
 from agentos.outputs.summary import overhead, overhead_text
 
@@ -22,7 +23,7 @@ class _Figure:
 
 
 def comparison(first: RunRecord, second: RunRecord) -> Iterator[str]:
-    """One line per figure with the difference, then every item with another result."""
+    """One line per figure with the difference, then every item with another result; many are grouped by their results."""
     figures = list(_figures(first, second))
     width = max(len(figure.name) for figure in figures)
     columns = [max(len(figure.texts[at]) for figure in figures) for at in (0, 1)]
@@ -118,6 +119,14 @@ def _difference(figure: _Figure) -> str:
 
 def _differences(first: RunRecord, second: RunRecord) -> Iterator[str]:
     rows = first.stats.rows
-    for name, row in second.stats.rows.items():
-        if name in rows and (before := first.status_of(rows[name])) != (now := second.status_of(row)):
-            yield f"  {plain(name)}: {before}, then {now}"
+    changes = {
+        plain(name): f"{before}, then {now}"
+        for name, row in second.stats.rows.items()
+        if name in rows and (before := first.status_of(rows[name])) != (now := second.status_of(row))
+    }
+    if len(changes) <= MANY:
+        yield from (f"  {name}: {change}" for name, change in changes.items())
+        return
+    for change in dict.fromkeys(changes.values()):
+        names = [name for name, found in changes.items() if found == change]
+        yield f"  {count(len(names), 'item')}: {change} ({name_list(names)})"
