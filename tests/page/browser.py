@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, Request, expect, sync_playwright
 
 from tests.scenarios.harness import RunHarness
 
@@ -25,6 +25,12 @@ FLAGS = [
     "--disable-sync",
 ]
 TIMEOUT = 30_000  # ms; an overloaded machine is slow
+# The page's own listener runs first, and marks the view as busy.
+GO = """route => new Promise((resolve) => {
+  if (location.hash === route) { resolve(); return; }
+  window.addEventListener("hashchange", () => resolve(), { once: true });
+  location.hash = route;
+})"""
 
 
 def require(found: object, hint: str) -> None:
@@ -55,6 +61,7 @@ class Tab:
     served: ServedPage
     problems: list[str] = field(default_factory=list)
     foreign: list[str] = field(default_factory=list)
+    _metrics: CDPSession | None = None
 
     def watch(self) -> None:
         self.page.set_default_timeout(TIMEOUT)
@@ -72,9 +79,19 @@ class Tab:
         if not request.url.startswith((self.served.url, "data:")):
             self.foreign.append(request.url)
 
-    def go(self, route: str) -> None:
-        """Open a view by its route, such as `runs/ID`."""
-        self.page.evaluate("route => { location.hash = route; }", f"#/{route}")
+    def go(self, route: str, *, wait: bool = True) -> None:
+        """Open a view by its route, such as `runs/ID`, and wait until it is there."""
+        self.page.evaluate(GO, f"#/{route}")
+        if wait:
+            self.page.wait_for_selector("#main:not([aria-busy])")
+
+    def busy_seconds(self) -> float:
+        """How much CPU time the page's own thread has used: unlike elapsed time, it does not depend on other processes."""
+        if self._metrics is None:
+            self._metrics = self.page.context.new_cdp_session(self.page)
+            self._metrics.send("Performance.enable", {"timeDomain": "threadTicks"})
+        metrics = self._metrics.send("Performance.getMetrics")["metrics"]
+        return next(float(metric["value"]) for metric in metrics if metric["name"] == "TaskDuration")
 
     def check(self) -> None:
         """Nothing went wrong, and nothing but the page's own server was asked."""

@@ -1,11 +1,13 @@
 """The page in a real Chromium, against real runs of the offline server."""
 
 import pytest
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
+from agentos.core.protocol import events
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 from .browser import open_tab
+from .recorded import recorded_run
 
 pytestmark = pytest.mark.slow
 STATE = "[data-test=run-state]"
@@ -13,18 +15,23 @@ STATE = "[data-test=run-state]"
 
 def test_a_run_is_watched_from_start_to_end(browser: Browser, harness: RunHarness) -> None:
     harness.issues(*range(1, 7))
-    harness.server("--latency", "0.3,0.5")
+    server = harness.server("--latency", "1,1.2")
     with open_tab(browser, harness) as tab:
-        run = harness.start("--all", "--parallel", "2")
-        expect(tab.page.locator(".run-card .pill")).to_have_text("running")
-        tab.page.locator("a.run-link").click()
-        expect(tab.page.locator(STATE)).to_have_text("running")
-        expect(tab.page.locator("table.items tbody tr:not(.spacer)")).to_have_count(6)
-        expect(tab.page.locator("td.state-cell", has_text="running").first).to_be_visible()
-        expect(tab.page.locator("[data-test=progress]")).not_to_have_text("0 of 6")
-        assert run.process.poll() is None, "it was not watched while it ran"
+        progress = tab.page.locator("[data-test=progress]")
+        with server.frozen():
+            run = harness.start("--all", "--parallel", "2")
+            expect(tab.page.locator(".run-card .pill")).to_have_text("running")
+            tab.page.locator("a.run-link").click()
+            expect(tab.page.locator(STATE)).to_have_text("running")
+            expect(tab.page.locator("table.items tbody tr:not(.spacer)")).to_have_count(6)
+            expect(tab.page.locator("td.state-cell", has_text="running")).to_have_count(2)
+            expect(progress).to_have_text("0 of 6")
+        wait_until(lambda: harness.events("item_ended"))
+        with server.frozen():
+            expect(progress).not_to_have_text("0 of 6")
+            assert run.process.poll() is None, "it was not watched while it ran"
         expect(tab.page.locator(STATE)).to_have_text("ended")
-        expect(tab.page.locator("[data-test=progress]")).to_have_text("6 of 6")
+        expect(progress).to_have_text("6 of 6")
         expect(tab.page.locator("td.state-cell", has_text="approved")).to_have_count(6)
         expect(tab.page).to_have_title("ended 6/6 lld - agentos")
         assert run.wait().code == 0
@@ -36,12 +43,12 @@ def test_a_run_is_watched_from_start_to_end(browser: Browser, harness: RunHarnes
 def test_a_parked_draft_is_edited_and_approved_and_the_run_goes_on(
     browser: Browser, harness: RunHarness
 ) -> None:
-    harness.issues(1, 2)
+    harness.issues(*range(1, 7))
     server = harness.server("--latency", "1,1.2")
     with open_tab(browser, harness) as tab:
         run = harness.start("--all", "--review", "draft")
         wait_until(lambda: [event for event in harness.events("item_ended") if event["item"] == "LLD-1"])
-        with server.frozen():  # the second item keeps the run alive meanwhile
+        with server.frozen():  # the other items keep the run alive meanwhile
             tab.go("decisions/LLD-1")
             tab.page.locator("[data-test=edit]").click()
             text = tab.page.locator("#draft-text")
@@ -56,11 +63,12 @@ def test_a_parked_draft_is_edited_and_approved_and_the_run_goes_on(
 
 
 def test_a_run_is_paused_and_resumed_with_undo(browser: Browser, harness: RunHarness) -> None:
-    harness.issues(*range(1, 6))
-    harness.server("--latency", "0.5,0.7")
-    with open_tab(browser, harness) as tab:
+    harness.issues(1, 2, 3)
+    server = harness.server()
+    with open_tab(browser, harness) as tab, server.frozen():
         run = harness.start("--all")
         tab.page.locator("a.run-link").click()
+        expect(tab.page.locator(STATE)).to_have_text("running")
         tab.page.locator("[data-test=pause]").click()
         expect(tab.page.locator(STATE)).to_have_text("paused")
         assert harness.events("run_paused")
@@ -161,16 +169,71 @@ def test_a_key_pressed_twice_decides_once_and_the_command_that_resumes_stays_in_
     with open_tab(browser, harness) as tab:
         tab.go("decisions/LLD-1")
         expect(tab.page.locator(".decision h2")).to_contain_text("LLD-1")
-        tab.page.evaluate(
-            "for (let i = 0; i < 3; i += 1) document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'a', bubbles: true }))"
-        )
+        press = "repeat => document.body.dispatchEvent(new KeyboardEvent('keydown', { key: 'a', bubbles: true, repeat }))"
+        for _ in range(3):
+            tab.page.evaluate(press, False)
         expect(tab.page.locator(".decision h2")).to_contain_text("LLD-2")
+        for _ in range(3):  # nor a key that is held down
+            tab.page.evaluate(press, True)
         expect(tab.page.locator(".toast")).to_have_text(["LLD-1: it goes to review.×"])
         expect(tab.page.locator(".notice")).to_contain_text("Decided: LLD-1. Resume with: (cd ")
         tab.page.reload()
         expect(tab.page.locator(".notice")).to_contain_text("Decided: LLD-1. Resume with: (cd ")
+        expect(tab.page.locator(".decision h2")).to_contain_text("LLD-2")
         assert harness.run("1").code == 0
         expect(tab.page.locator(".notice")).to_have_count(0)
+        tab.check()
+
+
+def wait_for_requests(page: Page, held: list[Route]) -> None:
+    """Wait until a request is held; playwright calls its handlers only while it waits itself."""
+    while not held:
+        page.wait_for_timeout(10)
+
+
+def test_a_decision_never_hits_an_item_whose_draft_arrived_too_late(
+    browser: Browser, harness: RunHarness
+) -> None:
+    harness.issues(1, 2)
+    harness.server()
+    assert harness.run("--all", "--review", "draft").code == 0
+    with open_tab(browser, harness) as tab:
+        page, held = tab.page, list[Route]()
+        page.route("**/api/reviews/LLD-1?*", lambda route: held.append(route))
+        tab.go("decisions", wait=False)
+        page.locator(".queue-entry", has_text="LLD-2").click()
+        expect(page.locator(".decision h2")).to_contain_text("LLD-2")
+        with page.expect_request_finished(lambda request: "/api/reviews/LLD-1" in request.url):
+            [late] = held
+            late.continue_()
+        expect(page.locator("#main:not([aria-busy])")).to_be_attached()
+        expect(page.locator(".decision h2")).to_contain_text("LLD-2")
+        page.keyboard.press("a")
+        expect(page.locator(".toast")).to_contain_text("LLD-2: it goes to review")
+        tab.check()
+
+
+def test_a_view_that_was_left_before_its_data_arrived_does_not_come_back(
+    browser: Browser, harness: RunHarness
+) -> None:
+    harness.issue(1)
+    harness.server()
+    assert harness.run("--all", "--review", "draft").code == 0
+    run = f"runs/{harness.runs()[0].name}"
+    with open_tab(browser, harness) as tab:
+        page, held = tab.page, list[Route]()
+        page.route("**/api/reviews", lambda route: held.append(route))
+        tab.go("decisions", wait=False)
+        wait_for_requests(page, held)
+        tab.go(run, wait=False)
+        with page.expect_request_finished(lambda request: "/api/reviews/LLD-1" in request.url):
+            for route in held:
+                route.continue_()
+            page.unroute("**/api/reviews")
+        expect(page.locator("#main:not([aria-busy])")).to_be_attached()
+        expect(page.locator("h1")).to_have_text("lld in project")
+        assert page.url.endswith(f"/#/{run}")
+        expect(page).to_have_title("ended 1/1 lld - agentos")
         tab.check()
 
 
@@ -192,6 +255,66 @@ def test_a_run_that_has_ended_knows_what_was_decided_since(browser: Browser, har
         expect(notices).to_have_count(0)
         tab.go("decisions/LLD-1")
         expect(tab.page.locator(".toast")).to_contain_text("LLD-1 is no longer waiting for a decision.")
+        tab.check()
+
+
+def test_the_log_has_each_line_once_and_follows_until_its_reader_scrolls_up(
+    browser: Browser, harness: RunHarness
+) -> None:
+    def notes(numbers: range) -> list[events.Event]:
+        return [events.NodeStarted("LLD-1", f"node-{number}", 1) for number in numbers]
+
+    with recorded_run(harness, ("LLD-1", "LLD-2")) as run, open_tab(browser, harness) as tab:
+        page, held = tab.page, list[Route]()
+        run.write(*notes(range(300)))
+        tab.go(f"runs/{run.id}")
+        page.route("**/log?*", lambda route: held.append(route))
+        page.locator("#tab-log").click()
+        wait_for_requests(page, held)
+        run.write(*notes(range(300, 310)))  # the stream brings these before the answer does
+        run.finish_item("LLD-2")
+        expect(page.locator("[data-test=progress]")).to_have_text("1 of 2")
+        held[0].continue_()
+        page.unroute("**/log?*")
+        lines = page.locator(".lines .line", has_text="node-")
+        follow = page.get_by_label("Follow")
+        expect(lines).to_have_count(310)
+        box = page.locator(".lines")
+        box.evaluate("box => { box.scrollTop = 0; }")
+        expect(follow).not_to_be_checked()
+        run.write(*notes(range(310, 320)))
+        expect(lines).to_have_count(320)
+        assert box.evaluate("box => box.scrollTop") == 0
+        follow.check()
+        assert box.evaluate("box => box.scrollHeight - box.scrollTop - box.clientHeight") < 2
+        tab.check()
+
+
+# What the page does every ten seconds in the background, it does at once.
+SHORT_WAIT = """
+const wait = window.setInterval;
+window.setInterval = (act, ms) => wait(act, ms === 10000 ? 50 : ms);
+Object.defineProperty(document, "hidden", { get: () => window.isHidden ?? false });
+window.hide = (isHidden) => { window.isHidden = isHidden; document.dispatchEvent(new Event("visibilitychange")); };
+"""
+
+
+def test_a_tab_that_comes_back_from_the_background_has_missed_nothing(
+    browser: Browser, harness: RunHarness
+) -> None:
+    with (
+        recorded_run(harness, ("LLD-1", "LLD-2")) as run,
+        open_tab(browser, harness, script=SHORT_WAIT) as tab,
+    ):
+        tab.go(f"runs/{run.id}/log")
+        lines = tab.page.locator(".lines .line")
+        expect(lines).to_have_count(1)
+        tab.page.evaluate("window.hide(true)")
+        run.finish_item("LLD-1")
+        expect(tab.page.locator("[data-test=progress]")).to_have_text("1 of 2")
+        assert tab.page.locator(".lines .line", has_text="N4_finalize").count() == 0
+        tab.page.evaluate("window.hide(false)")
+        expect(tab.page.locator(".lines .line", has_text="N4_finalize").first).to_be_attached()
         tab.check()
 
 

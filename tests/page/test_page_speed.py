@@ -1,7 +1,9 @@
 """A run of a thousand items loads fast, and two hundred events a second leave the page smooth."""
 
+import os
 import threading
 import time
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -14,12 +16,15 @@ from .recorded import recorded_run
 
 pytestmark = pytest.mark.slow
 ITEMS = tuple(f"LLD-{number}" for number in range(1, 1001))
-LOAD_MS = 300
-# On a machine that runs other tests as well; alone, see docs/reports/overhead.md.
-ALLOWANCE = 4
-WATCH_FRAMES = """() => { window.frames_ = []; let last = performance.now();
-  const step = (now) => { window.frames_.push(now - last); last = now; requestAnimationFrame(step); };
-  requestAnimationFrame(step); }"""
+# CPU time of server and browser, not elapsed time: other tests run beside this one. The latter is in docs/reports/overhead.md.
+LOAD_SECONDS = 0.3
+ALLOWANCE = 2  # for a core that is shared, or half as fast
+BUSY_SHARE = 0.4  # of a second, at 200 events in it
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_a_run_of_1000_items_loads_fast_and_renders_what_is_visible(
@@ -30,11 +35,12 @@ def test_a_run_of_1000_items_loads_fast_and_renders_what_is_visible(
             run.finish_item(item)
         with open_tab(browser, harness, viewport={"width": 1300, "height": 900}) as tab:
             expect(tab.page.locator(".run-card .number").first).to_have_text("900/1000")
-            began = time.monotonic()
+            server = tab.served.command.pid
+            before = tab.busy_seconds() + cpu_seconds(server)
             tab.page.locator("a.run-link").click()
             tab.page.wait_for_selector("a.item-link")
-            took = 1000 * (time.monotonic() - began)
-            assert took < LOAD_MS * ALLOWANCE, f"{took:.0f} ms"
+            took = tab.busy_seconds() + cpu_seconds(server) - before
+            assert took < LOAD_SECONDS * ALLOWANCE
             rows = tab.page.locator("table.items tbody tr:not(.spacer)").count()
             assert rows < 80
             tab.page.evaluate("window.scrollTo(0, document.body.scrollHeight)")
@@ -53,21 +59,19 @@ def test_200_events_a_second_leave_the_page_smooth_and_none_is_lost(
         tab.page.wait_for_selector("a.item-link")
         tab.page.locator("#tab-events").click()
         tab.page.get_by_label("Show every event").check()
-        tab.page.wait_for_timeout(500)
-        tab.page.evaluate(WATCH_FRAMES)
-        sent = threading.Event()
+        expect(tab.page.locator(".lines .line")).to_have_count(1)  # the start of the run
+        before, began = tab.busy_seconds(), time.monotonic()
 
         def write() -> None:
             for number in range(1000):
                 run.write(events.NodeStarted(ITEMS[number], f"node-{number}", 1), seconds=0.005)
                 time.sleep(0.005)
-            sent.set()
 
-        threading.Thread(target=write, daemon=True).start()
-        expect(tab.page.locator(".lines .line", has_text="node=node-999 ")).to_be_attached(timeout=30_000)
-        assert sent.is_set()
-        assert tab.page.locator(".lines .line").count() == 1001  # with the start of the run
-        frames = sorted(tab.page.evaluate("window.frames_"))
-        median, slowest = frames[len(frames) // 2], frames[int(0.95 * len(frames))]
-        assert median < 50 and slowest < 200, (median, slowest)
+        writing = threading.Thread(target=write, daemon=True)
+        writing.start()
+        expect(tab.page.locator(".lines .line", has_text="node=node-999 ")).to_be_attached(timeout=60_000)
+        writing.join()
+        share = (tab.busy_seconds() - before) / max(5.0, time.monotonic() - began)
+        assert share < BUSY_SHARE
+        assert tab.page.locator(".lines .line").count() == 1001
         tab.check()

@@ -116,8 +116,13 @@ class PageApp:
         if level not in ("", "info", "warning", "error"):
             raise UsageError("invalid level: expected info, warning or error")
         limit = max(1, min(number_of(request, "limit", 500), MAX_LOG_LINES))
-        lines = view.log_lines(query.get("item", ""), level, limit)
-        return await self._json(lambda: {"offset": view.offset, "lines": log_json(lines)})
+        item = query.get("item", "")
+
+        def lines() -> Json:
+            with view.lock:  # the offset is that of these lines
+                return {"offset": view.offset, "lines": log_json(view.log_lines(item, level, limit))}
+
+        return await self._json(lines)
 
     async def timeline(self, request: Request) -> Response:
         view = await self._view(request)

@@ -35,8 +35,8 @@ async function send(path, options) {
   return answer;
 }
 
-export function get(path, signal = undefined) {
-  return send(path, { signal });
+export function get(path) {
+  return send(path, {});
 }
 
 export function post(path, body) {
@@ -104,7 +104,7 @@ export function follow(run, after, on) {
     if (!data) return;
     const value = JSON.parse(data);
     if (typeof value.now === "number") noteServerTime(value.now);
-    on[name]?.(value);
+    on[name]?.(value, Number(last));
   }
 
   loop();

@@ -1,7 +1,7 @@
 // The queue of parked items: read, edit, approve, send back or reject, one after the other.
 
 import { get, now, path, post } from "./api.js";
-import { announce, ask, clear, command, h, toast } from "./dom.js";
+import { announce, ask, clear, command, h, keyHint, toast } from "./dom.js";
 import { ago, count, folderName } from "./format.js";
 import { showProgress } from "./attention.js";
 import { difference, markdown } from "./documents.js";
@@ -60,14 +60,23 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
       clear(detail, h("div", { class: "card empty" }, h("p", {}, "No item is waiting for a decision."), h("p", { class: "quiet" }, "To decide on each draft before its review, start a run with: ", h("code", {}, "lld-workflow --all --review draft"))));
       return;
     }
-    history.replaceState(null, "", `#/decisions/${encodeURIComponent(entry.item)}/${encodeURIComponent(entry.project)}`);
+    if (location.hash.startsWith("#/decisions")) history.replaceState(null, "", `#/decisions/${encodeURIComponent(entry.item)}/${encodeURIComponent(entry.project)}`);
+    let shown;
+    let problem = "";
     try {
-      state.shown = await get(`${path("reviews", entry.item)}?project=${encodeURIComponent(entry.project)}`);
-      state.isEditing = edits.has(gateOf(state.shown));
-      if (same(entry, state.item)) drawDetail();
+      shown = await get(`${path("reviews", entry.item)}?project=${encodeURIComponent(entry.project)}`);
     } catch (error) {
-      clear(detail, h("p", { class: "notice bad" }, error.message));
+      problem = error.message;
     }
+    // Another item was chosen meanwhile: a decision must never hit one that is not on the screen.
+    if (entry !== state.item) return;
+    if (problem) {
+      clear(detail, h("p", { class: "notice bad" }, problem));
+      return;
+    }
+    state.shown = shown;
+    state.isEditing = edits.has(gateOf(shown));
+    drawDetail();
   }
 
   async function dropEdit() {
@@ -82,7 +91,7 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
     if (shown.gate === "question") { drawQuestions(); return; }
     const subject = shown.verdict ? `Verdict on draft ${shown.round}: ${shown.approved ? "approved" : "needs revision"}` : isFirst(shown) ? `Draft ${shown.round}, not reviewed yet: if you approve it, it goes to review` : `Draft ${shown.round}`;
     drawHead(subject, [action("approve", "Approve", "a", "primary"), action("send back", "Send back", "s", ""),
-      h("button", { type: "button", onclick: toggleEdit, "data-test": "edit" }, state.isEditing ? "Stop editing" : "Edit", h("kbd", {}, "e")), action("reject", "Reject", "r", "danger")],
+      h("button", { type: "button", "aria-keyshortcuts": "e", onclick: toggleEdit, "data-test": "edit" }, state.isEditing ? "Stop editing" : "Edit", keyHint("e")), action("reject", "Reject", "r", "danger")],
     state.isEditing ? editor() : reader());
   }
 
@@ -143,8 +152,9 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
     const preview = h("div", {}, markdown(shown.draft_nodes));
     let timer = null;
     async function drawPreview() {
-      const answer = await post(path("preview"), { text: text.value }).catch(() => null);
-      if (answer) clear(preview, markdown(answer.nodes));
+      const sent = text.value;
+      const answer = await post(path("preview"), { text: sent }).catch(() => null);
+      if (answer && text.value === sent) clear(preview, markdown(answer.nodes));
     }
     const text = h("textarea", { id: "draft-text", rows: 30, spellcheck: "true", value: edits.get(gateOf(shown)) ?? shown.draft_text, oninput: () => {
       if (text.value === shown.draft_text) edits.delete(gateOf(shown));
@@ -159,6 +169,7 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
   }
 
   async function toggleEdit() {
+    if (!state.shown) return;
     if (state.isEditing && !(await dropEdit())) return;
     state.isEditing = !state.isEditing;
     drawDetail();
@@ -166,12 +177,12 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
   }
 
   function action(name, text, key, kind) {
-    return h("button", { type: "button", class: kind, "data-test": name.replace(" ", "-"), onclick: () => decide(name) }, text, h("kbd", {}, key));
+    return h("button", { type: "button", class: kind, "data-test": name.replace(" ", "-"), "aria-keyshortcuts": key, onclick: () => decide(name) }, text, keyHint(key));
   }
 
   // One decision at a time: a key pressed twice must not decide twice.
   async function decide(name) {
-    if (state.isDeciding) return;
+    if (state.isDeciding || !state.shown) return;
     state.isDeciding = true;
     try {
       await decideOn(name);

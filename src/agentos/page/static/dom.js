@@ -35,6 +35,11 @@ export function setClass(element, name) {
   if (element.className !== name) element.className = name;
 }
 
+// The key of a button, for the eye; aria-keyshortcuts of the button says it to a screen reader.
+export function keyHint(key) {
+  return h("kbd", { "aria-hidden": "true" }, key);
+}
+
 // A command with a button that copies it.
 export function command(text) {
   const copy = h("button", { type: "button", class: "quiet small", onclick: async () => { await navigator.clipboard?.writeText(text); copy.textContent = "Copied"; } }, "Copy");
@@ -49,11 +54,18 @@ export function toast(text, action = null, kind = "") {
   const box = h("div", { class: `toast ${kind}` }, h("span", {}, text));
   const close = () => box.remove();
   if (action) {
-    box.append(h("button", { type: "button", onclick: () => { close(); action.run(); } }, action.label));
+    box.append(h("button", { type: "button", class: "toast-action", "aria-keyshortcuts": "u", onclick: () => { close(); action.run(); } }, action.label, keyHint("u")));
   }
   box.append(h("button", { type: "button", class: "quiet", "aria-label": "Dismiss", onclick: close }, "×"));
   document.getElementById("toasts").append(box);
-  setTimeout(close, action ? 12000 : 7000);
+  // It stays for as long as somebody is at it.
+  const expire = () => setTimeout(() => (box.matches(":hover, :focus-within") ? expire() : close()), action ? 12000 : 7000);
+  expire();
+}
+
+// Does what the newest message with a button offers, such as Undo: its button is the last one that Tab reaches.
+export function runToastAction() {
+  [...document.querySelectorAll(".toast-action")].at(-1)?.click();
 }
 
 // A question with a modal dialog; resolves to the text of the input (or "" without one), or to null if cancelled.

@@ -7,6 +7,7 @@ import { clock } from "./format.js";
 const MOST = 2000; // lines kept
 const DRAW_INTERVAL = 200; // ms
 const RECENT = 200000; // bytes of the journal before now
+const LINE = 20; // pixels, about
 const LEVELS = ["info", "warning", "error"];
 
 // A list that follows its end until the reader scrolls up.
@@ -15,6 +16,16 @@ export function lineList(label, render) {
   let waiting = [];
   let timer = null;
   let isFollowing = true;
+  let onfollow = () => {};
+  list.addEventListener("scroll", () => {
+    const isAtEnd = list.scrollHeight - list.scrollTop - list.clientHeight < LINE;
+    if (list.clientHeight && isAtEnd !== isFollowing) follow(isAtEnd);
+  }, { passive: true });
+  function follow(isOn) {
+    isFollowing = isOn;
+    if (isOn) list.scrollTop = list.scrollHeight;
+    onfollow(isOn);
+  }
   function flush() {
     timer = null;
     const added = waiting.slice(-MOST).map(render);
@@ -30,7 +41,8 @@ export function lineList(label, render) {
       timer ??= setTimeout(flush, DRAW_INTERVAL);
     },
     reset(lines) { waiting = []; clear(list); waiting.push(...lines); flush(); },
-    follow(isOn) { isFollowing = isOn; if (isOn) list.scrollTop = list.scrollHeight; },
+    follow,
+    set onfollow(tell) { onfollow = tell; },
     stop() { clearTimeout(timer); },
   };
 }
@@ -43,7 +55,9 @@ export function logLine(line) {
 }
 
 export function followToggle(list) {
-  return h("label", { class: "check" }, h("input", { type: "checkbox", checked: true, onchange: (event) => list.follow(event.target.checked) }), " Follow");
+  const box = h("input", { type: "checkbox", checked: true, onchange: () => list.follow(box.checked) });
+  list.onfollow = (isOn) => { box.checked = isOn; };
+  return h("label", { class: "check" }, box, " Follow");
 }
 
 export function logPanel(box, store) {
@@ -64,19 +78,39 @@ export function logPanel(box, store) {
     return (!wanted.item || line.item === wanted.item) && (!wanted.level || LEVELS.indexOf(line.level) >= LEVELS.indexOf(wanted.level));
   }
 
+  // The lines so far come in one answer; what the stream brings meanwhile is added behind it, each line once.
+  let loads = 0;
+  let loadedTo = null;
+  let early = [];
   async function load() {
+    const number = loads += 1;
     const query = new URLSearchParams({ item: wanted.item, level: wanted.level, limit: "1000" });
-    const answer = await get(`${path("runs", store.id, "log")}?${query}`);
+    loadedTo = null;
+    early = [];
+    let answer;
+    try {
+      answer = await get(`${path("runs", store.id, "log")}?${query}`);
+    } catch (error) {
+      answer = { offset: store.offset, lines: [{ at: 0, item: "page", level: "error", text: error.message }] };
+    }
+    if (number !== loads) return;
     list.reset(answer.lines);
+    loadedTo = answer.offset;
+    for (const [line, offset] of early) addLine(line, offset);
   }
 
-  function listen(kind, value) {
-    if (kind === "journal" && value.log && matches(value.log)) list.add([value.log]);
+  function addLine(line, offset) {
+    if (loadedTo === null) early.push([line, offset]);
+    else if (offset > loadedTo && matches(line)) list.add([line]);
+  }
+
+  function listen(kind, value, offset) {
+    if (kind === "journal" && value.log) addLine(value.log, offset);
     // What a worker prints repeats the start of its nodes, which the journal has with its time.
     if (kind === "output" && output.checked) list.add(value.filter((line) => matches(line) && !line.text.startsWith(">>> Executing")));
   }
   store.listeners.add(listen);
-  load().catch((error) => list.reset([{ at: 0, item: "page", level: "error", text: error.message }]));
+  load();
   return { update() {}, unmount() { store.listeners.delete(listen); list.stop(); } };
 }
 

@@ -1,7 +1,7 @@
 // Starts the page: navigation between views, keyboard shortcuts, and the number of decisions that wait.
 
 import { ApiError, get, path, post } from "./api.js";
-import { ask, clear, h, toast } from "./dom.js";
+import { ask, clear, h, runToastAction, toast } from "./dom.js";
 import { initAttention, notifyWaiting } from "./attention.js";
 import { runsView } from "./runs.js";
 import { runView } from "./run.js";
@@ -13,6 +13,7 @@ import { machinesView } from "./machines.js";
 const REVIEW_INTERVAL = 5000; // ms
 const RETRY_INTERVAL = 3000; // ms after a view could not be opened because something does not answer
 const SHORTCUTS = "agentos-shortcuts";
+const MOVES = ["j", "k"];
 const main = document.getElementById("main");
 let current = { unmount() {} };
 let waiting = 0;
@@ -30,8 +31,20 @@ const routes = [
   [/^#?\/?$/, () => runsView(main)],
 ];
 
-async function show({ moveFocus = false } = {}) {
-  const hash = location.hash;
+// One view at a time: one that was left before its data arrived would draw over the next one.
+let latest = Promise.resolve();
+let shows = 0;
+function show({ moveFocus = false } = {}) {
+  const number = shows += 1;
+  const { hash } = location;
+  main.setAttribute("aria-busy", "true");
+  latest = latest.then(() => (number === shows ? draw(hash, moveFocus) : null)).then(() => {
+    if (number === shows) main.removeAttribute("aria-busy");
+  });
+  return latest;
+}
+
+async function draw(hash, moveFocus) {
   const found = routes.map(([pattern, view]) => [hash.match(pattern), view]).find(([match]) => match);
   current.unmount();
   clearTimeout(retry);
@@ -91,7 +104,7 @@ function shortcutsOn() {
 function showHelp() {
   const rows = [
     ["g then r", "all runs"], ["g then d", "decisions"], ...(isFleet ? [["g then m", "machines"]] : []), ["/", "search"], ["j, k", "next, previous in a list"],
-    ["Enter", "open"], ["a", "approve"], ["s", "send back"], ["e", "edit the draft"], ["r", "reject"], ["?", "this list"],
+    ["Enter", "open"], ["a", "approve"], ["s", "send back"], ["e", "edit the draft"], ["r", "reject"], ["u", "undo, while it is offered"], ["?", "this list"],
   ];
   const dialog = h("dialog", { "aria-labelledby": "help-title" },
     h("h2", { id: "help-title" }, "Keyboard shortcuts"),
@@ -123,7 +136,9 @@ async function logOut() {
 document.addEventListener("keydown", (event) => {
   const isTyping = event.target.closest?.("input, textarea, select, dialog, [contenteditable]");
   if (isTyping || event.ctrlKey || event.metaKey || event.altKey || !shortcutsOn()) return;
+  if (event.repeat && !MOVES.includes(event.key)) return; // a key that is held down decides once
   if (event.key === "?") showHelp();
+  else if (event.key === "u") runToastAction();
   else if (pendingPrefix && event.key === "r") location.hash = "#/";
   else if (pendingPrefix && event.key === "d") location.hash = "#/decisions";
   else if (pendingPrefix && isFleet && event.key === "m") location.hash = "#/machines";

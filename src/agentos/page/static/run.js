@@ -19,7 +19,7 @@ const QUEUE_INTERVAL = 5000; // ms
 
 export async function runView(main, id, tab) {
   const first = await get(path("runs", id));
-  const store = { id, run: first.run, keys: first.keys, rows: new Map(), titles: first.titles, offset: first.offset, readOnly: first.read_only, queue: null, listeners: new Set() };
+  const store = { id, run: first.run, keys: first.keys, rows: new Map(), titles: first.titles, offset: first.offset, streamedTo: first.offset, readOnly: first.read_only, queue: null, listeners: new Set() };
   for (const row of first.rows) store.rows.set(row.item, row);
   const head = runHead(store);
   const panelBox = h("div", { id: "tab-panel", role: "tabpanel", tabindex: -1 });
@@ -71,21 +71,27 @@ export async function runView(main, id, tab) {
   let poll = null;
   function connect() {
     stream?.stop();
-    stream = follow(id, store.offset, {
+    stream = follow(id, store.streamedTo, {
       state: merge,
-      journal: (entry) => store.listeners.forEach((listener) => listener("journal", entry)),
+      journal: (entry, offset) => {
+        store.streamedTo = offset;
+        store.listeners.forEach((listener) => listener("journal", entry, offset));
+      },
       output: (lines) => store.listeners.forEach((listener) => listener("output", lines)),
       connection: (isOpen) => head.connection(isOpen),
-      end: async () => { head.connection(true); merge(await get(path("runs", id))); },
+      end: () => { head.connection(true); look(); },
     });
+  }
+  function look() {
+    return get(path("runs", id)).then(merge).catch(() => head.connection(false));
   }
   // A page in the background gives its connection back: a browser opens only six to one server.
   function onVisibility() {
     clearInterval(poll);
     if (document.hidden) {
       stream?.stop();
-      poll = setInterval(async () => merge(await get(path("runs", id))), HIDDEN_INTERVAL);
-    } else if (!isOver(store.run)) connect();
+      poll = setInterval(() => isOver(store.run) || look(), HIDDEN_INTERVAL);
+    } else if (!isOver(store.run) || store.streamedTo < store.offset) connect();
   }
 
   openPanel(PANELS.some((entry) => entry.id === tab) ? tab : "items");
