@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import signal
 import sys
 import threading
 import time
@@ -187,6 +188,31 @@ def test_a_killed_worker_ends_soon_and_reports_nothing(harness: EngineHarness) -
     assert time.monotonic() - started_at < 10
     assert not harness.of(events.WorkerReported) and len(harness.of(events.WorkerExited)) == 1
     assert isinstance(received[-1], events.WorkerExited) and not received[-1].clean
+
+
+@pytest.mark.parametrize("make", [processes, portable_processes])
+def test_a_fork_server_that_does_not_answer_is_killed_with_all_workers_that_are_to_be_killed(
+    make: Callable[[dict[str, str]], Engine],
+) -> None:
+    harness = EngineHarness(make)
+    with contextlib.closing(harness.engine):
+        harness.start("LLD-1", "show the parent")
+        harness.start("LLD-2", "hang")
+        harness.until(events.LineWritten, item="LLD-1")
+        harness.until(events.LineWritten, item="LLD-2")
+        (line,) = [
+            event.text
+            for event in harness.received
+            if isinstance(event, events.LineWritten) and event.item == "LLD-1"
+        ]
+        os.kill(int(line), signal.SIGSTOP)
+        for item in ("LLD-1", "LLD-2"):
+            harness.engine.execute(KillWorker(item))
+        harness.until(events.WorkerExited, item="LLD-1")
+        harness.until(events.WorkerExited, item="LLD-2")
+        harness.start("LLD-3", "finish")
+        harness.until(events.WorkerExited, item="LLD-3")
+    assert events.WorkerReported("LLD-3", APPROVED) in harness.received
 
 
 def test_a_crash_affects_only_its_own_item(harness: EngineHarness) -> None:

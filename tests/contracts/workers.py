@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import Callable
 from typing import Protocol
@@ -42,6 +43,9 @@ async def run_script(script: str, item: str, channel: WorkerChannel, write: Writ
             return Outcome(Ending.INTERRUPTED)
         case "hang":
             write("hanging\n")
+            await asyncio.sleep(60)
+        case "show the parent":
+            write(f"{os.getppid()}\n")
             await asyncio.sleep(60)
         case "crash":
             raise SystemExit("it crashes")

@@ -1,12 +1,13 @@
 """Stopping: an immediate message, everything down in time, and the same command resumes."""
 
+import os
 import re
 import signal
 import time
 
 import pytest
 
-from .harness import ProcessHandle, RunHarness, Terminal, full_pipe, wait_until
+from .harness import ProcessHandle, RunHarness, Terminal, command_line, full_pipe, wait_until
 
 SHUTTING_DOWN = "[COORDINATOR] Shutting down... waiting for workers to checkpoint"
 
@@ -48,6 +49,24 @@ def test_ctrl_c_in_a_terminal_saves_everything_and_the_same_command_finishes(har
     assert all(harness.document(number).exists() for number in (40, 41, 42, 43))
     assert len(finished) >= 3 and len(server.answered()) == 8 and not server.repeated_prompts()
     assert harness.databases() == []
+
+
+@pytest.mark.slow
+def test_ctrl_c_with_a_hanging_fork_server_exits_within_five_seconds(harness: RunHarness) -> None:
+    harness.issues(42, 43)
+    server = harness.server()
+    with server.frozen():
+        running = harness.start("--all", "--parallel", 2)
+        running.wait_for("[LLD-43] >>> Executing: N1_design", 60)
+        family = running.processes()
+        fork_server = next(mark for mark in family if "agentos.engines.template" in command_line(mark.pid))
+        os.kill(fork_server.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        running.signal(signal.SIGINT)
+        assert running.wait(20).code == 130
+        assert time.monotonic() - began < 7
+        wait_until(lambda: not [mark for mark in family if mark.alive], 2)
+    assert harness.run("--all", "--parallel", 2).code == 0 and harness.document(42).exists()
 
 
 @pytest.mark.slow

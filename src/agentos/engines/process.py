@@ -23,6 +23,8 @@ from agentos.platform_support import wakeup_pipe
 CHUNK = 65536  # bytes
 EXIT_GRACE = 1.0  # seconds that an exited worker's output may stay open
 SHUTDOWN_GRACE = 0.3  # seconds for the fork server to exit by itself
+KILL_GRACE = 10.0  # seconds for the fork server to confirm that it has killed a worker
+LAST_KILL_GRACE = 0.7  # seconds, once every worker is to be killed
 Received = list[EngineEvent | WorkerEvent]
 
 
@@ -37,9 +39,12 @@ class _ProcessWorker:
     unread: bytes = b""
     unsent: bytes = b""
     open: set[int] = field(default_factory=set)
+    pid: int | None = None
     status: int | None = None
     close_at: float | None = None
     is_stopping: bool = False
+    is_killed: bool = False
+    kill_due: float | None = None
     is_listened_to: bool = False
 
 
@@ -82,7 +87,7 @@ class ProcessEngine:
             case commands.StartWorker():
                 self._start(command)
             case commands.KillWorker():
-                self._send_control({"kill": command.item})
+                self._kill(command.item)
             case commands.FreezeWorker():
                 self._send_control({"freeze": command.item})
             case commands.ThawWorker():
@@ -101,6 +106,7 @@ class ProcessEngine:
             if self._selector.get_map().get(key.fd) is key:
                 key.data()
         self._close_late()
+        self._kill_hanging_fork_server()
         received, self._events = self._events, []
         return received
 
@@ -146,7 +152,10 @@ class ProcessEngine:
         match message:
             case {"started": str(item), "pid": int(pid)}:
                 self._events.append(events.WorkerStarted(item, pid))
+                self._workers[item].pid = pid
                 self._listen(self._workers[item])
+            case {"killed": str(item)} if worker := self._workers.get(item):
+                worker.kill_due = None
             case {"failed": str(item), "reason": str(reason)}:
                 self._drop(self._workers.pop(item))
                 self._events.append(events.WorkerStartFailed(item, reason))
@@ -172,12 +181,40 @@ class ProcessEngine:
             worker.status = 0
             self._drop(worker)
 
+    def _kill(self, item: str) -> None:
+        self._send_control({"kill": item})
+        if worker := self._workers.get(item):
+            worker.is_killed = True
+            worker.kill_due = worker.kill_due or time.monotonic() + KILL_GRACE
+            if all(one.is_killed for one in self._workers.values()):
+                last = time.monotonic() + LAST_KILL_GRACE
+                for one in self._workers.values():
+                    one.kill_due = one.kill_due and min(one.kill_due, last)
+
+    def _kill_hanging_fork_server(self) -> None:
+        """A fork server that confirms no kill would make the run wait for ever: kill it and all workers."""
+        now = time.monotonic()
+        if (
+            self._fork_server is None
+            or not self._is_connected
+            or not any(one.kill_due is not None and now >= one.kill_due for one in self._workers.values())
+        ):
+            return
+        for worker in self._workers.values():
+            if worker.pid is not None and worker.status is None:
+                # Nobody else reaps workers, so the pid still refers to this one.
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(worker.pid, signal.SIGKILL)
+        self._fork_server.kill()
+        self._handle_fork_server_death()
+
     def _handle_fork_server_death(self) -> None:
         """The kernel kills the workers with the fork server; each is over when its channel closes."""
         self._disconnect()
         for worker in list(self._workers.values()):
             worker.status = -signal.SIGKILL if worker.status is None else worker.status
             worker.close_at = time.monotonic() + EXIT_GRACE
+            worker.kill_due = None
             self._listen(worker)
             self._report_exit_if_over(worker)
 
@@ -297,7 +334,12 @@ class ProcessEngine:
     def _next_timeout(self, timeout: float | None) -> float | None:
         if self._events:
             return 0.0
-        deadlines = [worker.close_at for worker in self._workers.values() if worker.close_at is not None]
+        deadlines = [
+            due
+            for worker in self._workers.values()
+            for due in (worker.close_at, worker.kill_due)
+            if due is not None
+        ]
         if not deadlines:
             return timeout
         remaining = max(0.0, min(deadlines) - time.monotonic())

@@ -98,6 +98,7 @@ class ForkServer:
                 del self._descriptors[:count]
             case {"kill": str(item)}:
                 self._signal(item, signal.SIGKILL)
+                self._send({"killed": item})
             case {"freeze": str(item)}:
                 self._signal(item, signal.SIGSTOP)
             case {"thaw": str(item)}:
