@@ -81,7 +81,7 @@ class PosixPlatform:
         """Keep this process's memory out of core files."""
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
-    def adopt_orphans(self) -> None:
+    def set_child_subreaper(self) -> None:
         """Become the parent of orphaned descendants. Not possible here: what leaves its process group is lost."""
 
     def children(self) -> list[int]:
@@ -170,7 +170,7 @@ if sys.platform == "linux":
             super().disable_core_dumps()
             _prctl(_PR_SET_DUMPABLE, 0)
 
-        def adopt_orphans(self) -> None:
+        def set_child_subreaper(self) -> None:
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
         def children(self) -> list[int]:

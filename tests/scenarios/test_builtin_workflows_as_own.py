@@ -22,7 +22,7 @@ KNOWN_BY_NAME = {
     "run/github_setup.py",
     "run/worker_variables.py",
     "worker/main.py",
-    "worker/rehearsal.py",
+    "worker/warm_up_items.py",
 }
 
 

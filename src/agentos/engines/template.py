@@ -214,7 +214,7 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     if platform().has_parent_death_signal:
         platform().die_with_parent(int(coordinator))
-        platform().adopt_orphans()
+        platform().set_child_subreaper()
     # Garbage collection would take a tenth of the time of these imports and find nothing.
     gc.disable()
     make_lazy(_names(lazy))

@@ -1,4 +1,5 @@
-"""Coding agents that `--agent` knows: the flags and variables with which each of them runs headless through the gateway."""
+"""The coding agents that `--agent` knows: the flags and variables that run each of them headless through the
+gateway."""
 
 import contextlib
 import json
@@ -48,13 +49,13 @@ class AgentClient:
 
 
 def _opencode_config() -> str:
-    """It reads a base URL from its settings only, and expects the version inside it."""
+    """opencode reads its base URL only from its settings, and expects it to contain the version."""
     paths = {"anthropic": "/anthropic/v1", "openai": "/openai/v1", "google": "/gemini/v1beta"}
     providers = {name: {"options": {"baseURL": f"{{gateway}}{path}"}} for name, path in paths.items()}
     return json.dumps({"provider": providers, "autoupdate": False, "share": "disabled"})
 
 
-# The defaults let an agent edit the files of its folder and nothing else: nobody is there to ask.
+# The defaults let an agent edit the files in its folder and nothing else, because nobody is there to ask.
 AGENTS = {
     "claude": AgentClient(
         "claude",
@@ -106,7 +107,7 @@ AGENTS = {
 
 
 def shell_function(client: AgentClient, gateway: str) -> str:
-    """For a shell: makes the program's own name start it with the flags that lead it to the gateway."""
+    """A shell function with the program's name that starts it with the flags that lead it to the gateway."""
     if not client.connection:
         return ""
     flags = shlex.join(flag.replace("{gateway}", gateway) for flag in client.connection)
@@ -115,7 +116,7 @@ def shell_function(client: AgentClient, gateway: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentChoice:
-    """An agent and the words that the user gave it: flags of the agent, and the prompt as the last one."""
+    """An agent and the words that the user passed to it: flags of the agent, then the prompt."""
 
     name: str
     words: tuple[str, ...]
@@ -125,7 +126,7 @@ class AgentChoice:
         return AGENTS[self.name]
 
     def command(self, *, items_are_files: bool) -> tuple[str, ...]:
-        """The command line, with placeholders. A prompt that is nothing but a file names the file as the task."""
+        """The command line, with placeholders. If the prompt is only a file, the task is to do what the file describes."""
         *flags, prompt = self.words
         if prompt.strip() in ("{item}", "{}"):
             prompt = TASK_IN_FILE if items_are_files else "{item}"
@@ -135,10 +136,10 @@ class AgentChoice:
 
 
 def prepare_agent(name: str, folder: Path, user_home: Path) -> dict[str, str]:
-    """Writes the settings that an agent needs into `folder`, and returns the variables that lead it there.
+    """Write the settings that an agent needs into `folder`; return the variables that make it use them.
 
-    With a base URL in its environment, Gemini CLI chooses a way to authenticate that it then refuses; only its
-    settings can say otherwise. The user's own settings are kept in all other respects.
+    With a base URL in its environment, Gemini CLI chooses a way to authenticate that it then refuses; only its settings
+    can override that. Otherwise, the user's own settings are kept.
     """
     if name != "gemini":
         return {}
@@ -147,7 +148,7 @@ def prepare_agent(name: str, folder: Path, user_home: Path) -> dict[str, str]:
     auth = {**_mapping(security.get("auth")), "selectedType": "gemini-api-key"}
     settings["security"] = {**security, "auth": auth}
     place = private_folder(private_folder(folder / name) / ".gemini")
-    with contextlib.suppress(FileExistsError):  # another run is writing the same
+    with contextlib.suppress(FileExistsError):  # another run is writing the same settings
         Folder(place, file_mode=0o600).write("settings.json", json.dumps(settings, indent=2).encode())
     return {"GEMINI_CLI_HOME": str(folder / name)}
 

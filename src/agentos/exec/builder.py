@@ -73,7 +73,7 @@ SANDBOXED = (
 )
 JOBLOG = "joblog.tsv"
 ITEMS = "items"
-"""The items that were piped in, separated by NULs."""
+"""The items that were read from standard input, separated by NULs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,12 +119,12 @@ class ExecRequest:
 
     @property
     def name(self) -> str:
-        """Made of what the user typed: the flags that an agent gets besides may change from version to version."""
+        """Derived from what the user typed, because the flags that we add for an agent may change between versions."""
         return workflow_name((self.agent.name, *self.agent.words) if self.agent else self.program)
 
 
 def plan_exec(request: ExecRequest) -> Plan:
-    """What would run. Writes nothing."""
+    """Plan the run without writing anything."""
     _check_program(request)
     home, project = Home(request.settings.home), request.settings.project
     records = home.program(project, request.name)
@@ -208,7 +208,8 @@ class ExecRunBuilder:
             self._workspace = self._prepare_workspaces()
             self._items = {entry.item.id: entry.item for entry in plan.entries}
             self._changed = {entry.item.id for entry in plan.entries if ItemStatus.OUTDATED in entry.reason}
-            # Opened before the run folder is created, so that a path that cannot be written leaves none behind.
+            # Opened before the run folder is created, so that a path that cannot be written leaves no run folder
+            # behind.
             joblogs = []
             if path := self._request.joblog:
                 joblogs.append(stack.enter_context(contextlib.closing(self._open_joblog(path))))
@@ -239,7 +240,7 @@ class ExecRunBuilder:
             )
 
     def _keep_items(self, folder: Path) -> str:
-        """Keep the items that were piped in, and return the command that reads them from there."""
+        """Save the items that were piped in, and return the command that reads them from that file."""
         path = folder / ITEMS
         with open(private_file(path), "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write("\0".join((*self._request.piped, "")))
@@ -247,7 +248,7 @@ class ExecRunBuilder:
         return re.sub(r"--items-from[ =]-(?= |$)", lambda found: option, self._request.command, count=1)
 
     def _clean_up_killed_runs(self) -> None:
-        """Clean up after killed runs also when no run follows."""
+        """Clean up after killed runs even if nothing runs."""
         finalize_killed_runs(self._home.runs)
         if self._home.quota.is_dir():
             with contextlib.suppress(OSError):
@@ -340,14 +341,14 @@ class ExecRunBuilder:
         return spec
 
     def _visible_item(self, item: Item) -> Item:
-        """The item as its program finds it: a file that is not in its workspace keeps its place in the project."""
+        """The item as its program sees it: a file that is not in the workspace keeps its path in the project."""
         source = self._settings.project / item.source
         if self._workspace is None or not source.exists() or contains(self._workspace, item.source):
             return item
         return replace(item, source=str(source))
 
     def _taken_items(self, items: list[str]) -> list[TakenItem]:
-        """Of these items, those that another run holds or has finished."""
+        """Those of these items that another run holds or has finished."""
         found = ((item, self._outcome_of_other_run(self._items[item])) for item in items)
         return [TakenItem(item, outcome) for item, outcome in found if outcome]
 
@@ -390,7 +391,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _item_environment(item: Item, run: str, attempt: int) -> dict[str, str]:
-    """The variables that every program gets for its item."""
+    """The variables that describe the item to its program."""
     return {
         "AGENTOS_RUN": run,
         "AGENTOS_ITEM": item.source,

@@ -46,14 +46,14 @@ class CopyRecord:
 
 
 class Copies:
-    """All copies of one project. They live in the home folder and stay until `remove`."""
+    """All copies of one project. They are in the home folder, and stay until `remove`."""
 
     def __init__(self, spec: WorkspaceSpec) -> None:
         self._project = Path(spec.source)
         self._folder = Path(spec.folder)
 
     def open(self, item: str) -> Workspace:
-        """The item's copy, made from the project unless it is there already: then work continues in it."""
+        """The item's copy. An existing copy is continued; otherwise, one is made from the project."""
         path = self._folder / item
         if read_record(self._folder, item, CopyRecord) is None:
             private_folder(self._folder)
@@ -68,7 +68,7 @@ class Copies:
         return Workspace(path, path)
 
     def save(self, item: str, message: str) -> WorkspaceState:
-        """Nothing needs saving in a copy: `message` is for worktrees."""
+        """A copy needs no saving; `message` is used by worktrees only."""
         return self.state(item)
 
     def items(self) -> list[str]:
@@ -104,7 +104,7 @@ class Copies:
         return ["diff", "-ruN", *brief, *left_out, str(self._project), str(self._folder / item)]
 
     def merge(self, item: str) -> None:
-        """Take the item's changes over into the project; raises WorkspaceError and changes nothing on a conflict."""
+        """Copy the item's changes into the project; on a conflict, raises WorkspaceError and changes nothing."""
         if conflicts := self.state(item).conflicts:
             raise WorkspaceError(
                 f"{item} changed files that have changed in the project since: {', '.join(conflicts)}; "
@@ -136,7 +136,7 @@ class Copies:
         return {name: after.get(name, "") for name in names if before.get(name) != after.get(name)}
 
     def _left_out(self, folder: str, names: list[str]) -> list[str]:
-        """Leaves out locks and the home itself, should it be inside the project."""
+        """Leave out locks, and the home if it is inside the project."""
         home = self._folder.parent.parent
         return [name for name in names if name in _LEFT_OUT or Path(folder, name) == home]
 

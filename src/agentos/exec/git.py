@@ -7,7 +7,7 @@ from pathlib import Path
 from agentos.config.settings import environment
 
 TIMEOUT = 600.0  # seconds; checking out a large repository takes minutes
-# They would point git at another repository than the folder's.
+# These would point git at a different repository.
 _REDIRECTING = (
     "GIT_DIR",
     "GIT_WORK_TREE",
@@ -24,7 +24,7 @@ class GitError(Exception):
 
 
 def git(folder: Path, *arguments: str, codes: Collection[int] = (0,)) -> str:
-    """The output of a git command without its last newline; raises GitError on any other exit code than `codes`."""
+    """The output of a git command without its last newline; raises GitError for an exit code that is not in `codes`."""
     result = _run(folder, arguments)
     if result.returncode not in codes:
         lines = (result.stderr or result.stdout).strip().splitlines()
@@ -34,7 +34,7 @@ def git(folder: Path, *arguments: str, codes: Collection[int] = (0,)) -> str:
 
 
 def git_code(folder: Path, *arguments: str) -> int:
-    """The exit code of a git command that answers a question."""
+    """The exit code of a git command whose answer is its exit code."""
     return _run(folder, arguments).returncode
 
 

@@ -19,7 +19,7 @@ BYTE_ORDER_MARK = "\ufeff"
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One item of a table: what it is called, and its columns."""
+    """One item of a table: its name and its columns."""
 
     source: str
     columns: tuple[Column, ...]

@@ -19,7 +19,7 @@ from agentos.platform_support import SANDBOX_ROOT
 PROGRAM = "bwrap"
 CHUNK = 65536  # bytes
 TRIAL_TIMEOUT = 20  # seconds
-# Relative to the user's home folder. What leads to other machines and accounts is hidden, not only read-only.
+# Relative to the user's home folder. What gives access to other machines and accounts is hidden, not just read-only.
 HIDDEN_FOLDERS = (
     *(".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", ".config/gh", ".config/gcloud"),
     *(".password-store", ".local/share/keyrings", ".mozilla", ".config/google-chrome"),
@@ -60,16 +60,17 @@ class Sandbox:
         return words + [word for file in files for word in ("--ro-bind", os.devnull, str(file))]
 
     def _visible(self, environment: dict[str, str]) -> list[str]:
-        """The project, and installed programs, where they are below /tmp, which the sandbox has of its own."""
+        """The project and installed programs, if they are below /tmp, which the sandbox replaces with its own."""
         named = (self.spec.project, sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))
         paths = dict.fromkeys((*named, *environment.get("PATH", "").split(os.pathsep)))
         below = [path for path in paths if path.startswith("/tmp/") and os.path.isdir(path)]  # noqa: S108
         return [word for path in below for word in ("--ro-bind", path, path)]
 
     def _writable(self) -> list[str]:
-        """The item's folder. The keys in the home of agentos stay hidden, whichever of the two contains the other.
+        """The item's folder.
 
-        Git's own files in it stay read-only: hooks and settings that a program writes would run outside later.
+        The keys in the home of agentos stay hidden, even if one of the two folders contains the other. Git's own files
+        in it stay read-only: hooks and settings that a program writes would later run outside the sandbox.
         """
         home, folder = Path(self.spec.home), self.workspace.path
         hide = ["--tmpfs", str(home)] if home.is_dir() else []
@@ -91,7 +92,7 @@ class Sandbox:
 
 
 def check_sandbox() -> None:
-    """Raises PreflightError if there is no bubblewrap, or if this machine does not let it work."""
+    """Raise PreflightError if bubblewrap is missing or does not work on this machine."""
     if shutil.which(PROGRAM) is None:
         raise PreflightError(
             "--sandbox needs bubblewrap, and bwrap is not on the PATH; install it, such as with: apt install bubblewrap"
@@ -111,7 +112,7 @@ def check_sandbox() -> None:
 
 @contextlib.asynccontextmanager
 async def open_sandbox(spec: SandboxSpec, workspace: Workspace) -> AsyncIterator[Sandbox]:
-    """Listens on a socket that leads to the gateway, as long as the context is open."""
+    """Listen on a socket that leads to the gateway while the context is open."""
     with tempfile.TemporaryDirectory(prefix="agentos-") as folder:
         path = Path(folder) / "gateway"
         server = await asyncio.start_unix_server(

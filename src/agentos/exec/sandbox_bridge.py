@@ -22,7 +22,7 @@ def main() -> int:
     except OSError as error:
         sys.stderr.write(f"cannot start {command[0]}: {error.strerror}\n")
         return 127
-    # They reach the whole process group, so the program gets them too, and decides when to end.
+    # Signals reach the whole process group, so the program gets them too and decides when to end.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     status = process.wait()

@@ -80,7 +80,7 @@ async def run_program(task: ExecTask, channel: Channel) -> Outcome:
 
 
 async def _run_locked(task: ExecTask, channel: Channel, markers: "DoneMarkers", lock: LockFile) -> Outcome:
-    """Two commands may give the same item to their programs, but only one of them works in its workspace at a time."""
+    """Several commands may run programs for the same item, but only one at a time may work in its workspace."""
     locks, name = [lock], ""
     if task.workspace is not None:
         folder = Path(task.workspace.folder)
@@ -102,7 +102,7 @@ async def _run_locked(task: ExecTask, channel: Channel, markers: "DoneMarkers", 
 async def _run(
     task: ExecTask, channel: Channel, markers: "DoneMarkers", locks: tuple[int, ...], name: str
 ) -> Outcome:
-    """Run the program. It inherits the item's locks: should it outlive this worker, no other run starts the item."""
+    """Run the program. It inherits the item's locks, so if it outlives this worker, no other run starts the item."""
     started_at = time.monotonic()
     before = content_digest(task.item, Path(task.working_dir))
     try:
@@ -159,7 +159,7 @@ def _start(
 
 
 async def _exit_status(process: "subprocess.Popen[bytes]") -> int:
-    """Wait for the exit without a thread, which asyncio may need for it: the user may have no process left for one."""
+    """Wait for the exit without a thread, which asyncio might start: the user may be at the process limit."""
     child_ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, child_ended.set)
     while (status := process.poll()) is None:
@@ -169,7 +169,7 @@ async def _exit_status(process: "subprocess.Popen[bytes]") -> int:
 
 
 def _open_workspace(task: ExecTask, name: str) -> Workspace:
-    """The folder to run in. With --fresh an earlier workspace is replaced, unless it holds work that is not merged."""
+    """The folder to run in. With --fresh, an earlier workspace is replaced unless it contains unmerged work."""
     if task.workspace is None:
         return Workspace(Path(task.working_dir), Path(task.working_dir))
     workspaces = open_workspaces(task.workspace)
@@ -268,7 +268,7 @@ def content_digest(item: Item, project: Path) -> str:
 
 
 class DoneMarkers:
-    """Which items a command has finished in one project: one permanent marker file per item, beside the locks."""
+    """Records which items a command has finished in one project: one permanent marker file per item, beside the locks."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -284,7 +284,7 @@ class DoneMarkers:
         return (self._folder / self._name(item)).exists()
 
     def is_outdated(self, item: Item, project: Path) -> bool:
-        """Whether the item's file or row is no longer what it was when the item was done."""
+        """Whether the item's file or row has changed since the item was done."""
         try:
             text = read_regular(self._folder / self._name(item), self._folder)
             digests = json.loads(text).get("digests", ())
@@ -293,7 +293,7 @@ class DoneMarkers:
         return bool(digests) and content_digest(item, project) not in digests
 
     def set(self, item: Item, seconds: float, digests: tuple[str, ...] = ()) -> None:
-        """Marks the item as done, with what it contained. The marker is on disk when this returns."""
+        """Mark the item, with its content, as done. The marker is on disk when this returns."""
         record = {"item": item.source, "seconds": round(seconds, 3), "digests": digests}
         text = json.dumps(record)
         Folder(self._folder, file_mode=0o600).write(self._name(item), text.encode())

@@ -27,7 +27,7 @@ class WorkspaceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """Where a program runs: `working_dir` is the project's place inside `path`; `branch` is empty for a copy."""
+    """Where a program runs: `working_dir` is the project's folder inside `path`; `branch` is empty for a copy."""
 
     working_dir: Path
     path: Path
@@ -36,7 +36,7 @@ class Workspace:
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceState:
-    """What an item's workspace holds compared with what it started from."""
+    """How an item's workspace differs from what it started from."""
 
     item: str
     kind: WorkspaceKind
@@ -53,7 +53,7 @@ class WorkspaceState:
     is_missing: bool = False
     source: str = ""
     left_out: tuple[str, ...] = ()
-    """Folders that are git repositories of their own, which are never saved."""
+    """Folders that are git repositories themselves; they are never saved."""
 
     @property
     def unsaved(self) -> str:
@@ -117,9 +117,9 @@ def read_record(folder: Path, item: str, kind: type[Record]) -> Record | None:
 
 
 def claim_name(folder: Path, item: str, source: str) -> str:
-    """The name of an item's workspace: its id, or that and a hash if the id belongs to another source.
+    """The name of an item's workspace: its id, with a hash appended if the id belongs to another source.
 
-    An id is unique in its run only. A name belongs to its source for ever, also after the workspace is removed.
+    An id is unique only within its run. A name belongs to its source forever, even after the workspace is removed.
     """
     digest = record_name(source)
     names = [item, *(f"{item[: MAX_ID_LENGTH - length - 1]}-{digest[:length]}" for length in DIGEST_LENGTHS)]

@@ -22,7 +22,7 @@ def open_workspaces(spec: WorkspaceSpec) -> Workspaces:
 
 
 def workspace_spec(home: Home, project: Path, kind: WorkspaceKind) -> WorkspaceSpec:
-    """Raises PreflightError if the project cannot have workspaces of this kind."""
+    """The workspaces' place and base. Raises PreflightError if the project cannot have workspaces of this kind."""
     folder = home.workspaces(project, kind.folder)
     if kind is WorkspaceKind.WORKTREE:
         return worktree_spec(project, folder)

@@ -1,4 +1,4 @@
-"""A git worktree and branch per item, so that agents that run side by side never share a checkout."""
+"""A git worktree and branch per item, so that agents running in parallel never share a checkout."""
 
 import json
 import os
@@ -23,13 +23,13 @@ from agentos.storage.files import Folder
 
 BRANCH_PREFIX = "agentos/"
 MAX_NAMED_CONFLICTS = 20
-# Else git starts itself inside a submodule, whose settings can name programs to run.
+# Otherwise, git would run inside submodules, whose settings can name programs to run.
 IGNORE_SUBMODULES = "--ignore-submodules=dirty"
 
 
 @dataclass(frozen=True, slots=True)
 class WorktreeRecord:
-    """Written once the worktree is complete; a worktree without one was interrupted while it was made."""
+    """Written once the worktree is complete; a worktree without a record was interrupted while being created."""
 
     item: str
     branch: str
@@ -39,7 +39,7 @@ class WorktreeRecord:
 
 @dataclass(frozen=True, slots=True)
 class PushedBranch:
-    """A branch on the remote, and what a pull request for it needs to know."""
+    """A branch on the remote, and what a pull request for it needs."""
 
     branch: str
     base: str
@@ -50,8 +50,8 @@ class PushedBranch:
 class Worktrees:
     """All worktrees of one repository.
 
-    They live in the home folder, where neither `git clean` nor a build in the project reaches them, and stay
-    until `remove`. Worktrees are made one at a time: git's own locks make a second one fail instead of wait.
+    They are in the home folder, out of reach of `git clean` and of builds in the project, and stay until `remove`.
+    Worktrees are created one at a time, because git's own locks make a second creation fail instead of wait.
     """
 
     def __init__(self, spec: WorkspaceSpec) -> None:
@@ -60,7 +60,7 @@ class Worktrees:
         self._folder = Path(spec.folder)
 
     def open(self, item: str) -> Workspace:
-        """The item's worktree, made from the base unless it is there already: then work continues in it."""
+        """The item's worktree. An existing one is continued; otherwise, one is created from the base."""
         path = self._path(item)
         with locked(self._folder):
             if self._record(item) is None:
@@ -69,7 +69,7 @@ class Worktrees:
             raise WorkspaceError(
                 f"the worktree {path} was deleted; drop its record and start over: agentos worktrees prune {item} --force"
             )
-        # Left by a git that was killed. Nobody else works here: the caller holds the item's lock.
+        # Left by a killed git. Nobody else works here, since the caller holds the item's lock.
         Path(self._git_in(path, "rev-parse", "--path-format=absolute", "--git-path", "index.lock")).unlink(
             missing_ok=True
         )
@@ -134,7 +134,7 @@ class Worktrees:
         return ["git", "-C", str(self._root), "diff", *options, f"{record.base_commit}...{record.branch}"]
 
     def merge(self, item: str) -> None:
-        """Merge the item's branch into the branch that is checked out; raises WorkspaceError and changes nothing on a conflict."""
+        """Merge the item's branch into the one checked out; on a conflict, raises WorkspaceError and changes nothing."""
         record, state = self._existing(item), self.state(item)
         if state.uncommitted:
             raise WorkspaceError(
@@ -236,7 +236,7 @@ class Worktrees:
 
 
 def worktree_spec(project: Path, folder: Path) -> WorkspaceSpec:
-    """Describes the worktrees of the project's repository; raises PreflightError if it has none to start from."""
+    """Describe the worktrees of the project's repository; raises PreflightError if it has no commit to start from."""
     fix = "to work in copies of the folder instead, use --copy"
     try:
         root = git(project, "rev-parse", "--show-toplevel")
@@ -249,9 +249,9 @@ def worktree_spec(project: Path, folder: Path) -> WorkspaceSpec:
 
 
 def _repositories_below(worktree: Path) -> tuple[str, ...]:
-    """Folders in the worktree that are git repositories of their own.
+    """Folders in the worktree that are git repositories themselves.
 
-    A program may have made them: their settings can name programs, which git would run outside its sandbox.
+    A program may have created them, and their settings can name programs that git would run outside its sandbox.
     """
     return tuple(sorted(_nested(worktree)))
 
@@ -266,7 +266,7 @@ def _nested(worktree: Path) -> Iterator[str]:
 
 
 def _own_files(nested: tuple[str, ...]) -> list[str]:
-    """Arguments for git: all files but those in nested repositories."""
+    """Arguments for git: all files except those in nested repositories."""
     return ["--", ".", *(f":(exclude,literal){name}" for name in nested)]
 
 

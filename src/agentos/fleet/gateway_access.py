@@ -12,7 +12,7 @@ from agentos.core.quota.credentials import Credential
 from agentos.core.text.secrets import Secret
 from agentos.core.text.values import split_url
 from agentos.engines.template_client import ForkServerProcess, WorkerSpec
-from agentos.run.prestart import LAZY_PACKAGES, REHEARSALS, WARM_UP, WORKER
+from agentos.run.prestart import LAZY_PACKAGES, WARM_UP, WARM_UP_ITEMS, WORKER
 
 TIMEOUT = 10.0  # seconds
 _PATHS = {"gemini": "/gemini", "anthropic": "/anthropic", "openai": "/openai/v1"}
@@ -43,7 +43,7 @@ def prestart_worker(settings: Settings, access: FleetAccess) -> Iterator[Prepare
         environment=worker_environment(tuple(secrets)),
         lazy=LAZY_PACKAGES,
         warm_up=WARM_UP,
-        idle=REHEARSALS,
+        idle=WARM_UP_ITEMS,
     )
     with contextlib.closing(ForkServerProcess(spec)) as fork_server:
         yield PreparedWorker(credentials, spec, fork_server)

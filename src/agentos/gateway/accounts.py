@@ -1,4 +1,4 @@
-"""What the calls of one token, or of one submission, may cost in all, kept beyond a restart of the gateway."""
+"""Budgets for all calls of one token or of one submission, kept across restarts of the gateway."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ EXPECTED_OUTPUT = 1500  # tokens of a call in flight
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """Whose calls are added up: `token ci` or `submission 17`; `budget` is in US dollars."""
+    """What a budget applies to, such as `token ci` or `submission 17`; `budget` is in US dollars."""
 
     name: str
     budget: float
@@ -30,8 +30,8 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class Declined:
-    """A call that must not be made. `is_early`: it may fit when those in flight have ended. `over_budget` are the words for
-    the worker whose submission's budget is spent."""
+    """Why a call must not be made. `is_early`: it may fit once the calls in flight have ended. `over_budget` is the
+    message for a worker whose submission's budget is spent."""
 
     error: GatewayError
     reason: str
@@ -42,10 +42,10 @@ class Declined:
 class Accounts:
     """Adds up the cost of calls by account, and refuses a call that would exceed a budget.
 
-    A call is admitted only if it fits together with those in flight, each at its estimated cost. Each cost is appended to a
-    file before the next call is admitted, so a gateway that was killed goes on where it stopped; while the disk is full, the
-    costs wait in memory. As in a run, a call is refused for good only when it would not fit even if those in flight cost
-    nothing.
+    A call is admitted only if it fits together with the calls in flight, each at its estimated cost. Each cost is
+    appended to a file before the next call is admitted, so a restarted gateway knows what was spent; while the disk is
+    full, the costs wait in memory. As in a run, a call is refused for good only if it would not fit even if the calls
+    in flight cost nothing.
     """
 
     def __init__(self, folder: Path, prices: PriceList) -> None:
@@ -64,9 +64,9 @@ class Accounts:
         return self._spent.get(name, 0.0)
 
     async def admit(self, accounts: list[Account], request: ProxyRequest, max_wait: float) -> Declined | None:
-        """Why the call must not be made; None reserves its estimated cost, until `settle`.
+        """Reserve the estimated cost of the call until `settle`, or return why it must not be made.
 
-        Waits for the calls in flight, if the budget may suffice once they have ended.
+        Waits for the calls in flight if the budget may suffice once they have ended.
         """
         declined = self._try_admit(accounts, request)
         with contextlib.suppress(TimeoutError):
@@ -99,7 +99,7 @@ class Accounts:
         return None
 
     def settle(self, accounts: list[Account], request: ProxyRequest, cost: float | None) -> None:
-        """Replaces the reservation of a call by what it cost; a cost of None is not known, and counts as estimated."""
+        """Replace the reservation of a call by its real cost; an unknown cost (None) counts as estimated."""
         estimate = self._estimate(request) or 0.0
         cost = estimate if cost is None else cost
         for account in accounts:
@@ -121,7 +121,7 @@ class Accounts:
         return price.cost_of(Usage(1, request.input_tokens, EXPECTED_OUTPUT)) if price else None
 
     def _read(self) -> bool:
-        """Returns whether the last line is torn: the next one must not be appended to it."""
+        """Return whether the last line is torn, so that the next one is not appended to it."""
         content = b""
         with contextlib.suppress(FileNotFoundError):
             content = read_regular(self._path, limit=MAX_FILE_BYTES)
@@ -134,7 +134,7 @@ class Accounts:
 
 
 def budget_header(value: str) -> Account | None:
-    """The account that the header `agentos-budget: SUBMISSION=USD` names; None if it is not of that form."""
+    """The account named in the header `agentos-budget: SUBMISSION=USD`; None if the header is malformed."""
     name, _, amount = value.partition("=")
     try:
         budget = float(amount)

@@ -1,4 +1,4 @@
-"""A span for each call that the gateway forwards, below the caller's own."""
+"""Writes a span for each call that the gateway forwards, as a child of the caller's span."""
 
 import secrets
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from agentos.outputs.span_export import FinishedSpan, SpanRole
 
 
 def write_call_span(write: Callable[[FinishedSpan], None], record: CallRecord, at: float) -> None:
-    """A caller that names no span begins a trace of its own."""
+    """Without a span of the caller, the call starts a new trace."""
     parent = read_traceparent(record.traceparent)
     context = SpanContext(parent.trace if parent else secrets.token_hex(16), secrets.token_hex(8))
     failed = record.status >= 400 or record.status == 0

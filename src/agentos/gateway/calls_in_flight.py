@@ -1,16 +1,17 @@
-"""Counts each item's calls in flight, so that a run learns when the calls of a program that ended are all counted."""
+"""Counts each item's calls in flight, so that a run knows when all calls of a finished program have been counted."""
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable
 
-SETTLE_TIMEOUT = 2.0  # seconds that an item's end waits for calls that something it left behind still makes
+SETTLE_TIMEOUT = 2.0  # seconds that an item's end waits for calls of processes that it left behind
 
 
 class CallsInFlight:
-    """`settle` asks for `on_settled(item)`: at once if the item has no call in flight, else after its last one.
+    """`settle` makes it call `on_settled(item)`: at once if the item has no call in flight, otherwise after its last one.
 
-    A program that has read the end of a response may exit before the gateway has read the end of the stream.
+    This is needed because a program that has read the end of a response may exit before the gateway has read the end of
+    the stream.
     """
 
     def __init__(self, on_settled: Callable[[str], None], timeout: float = SETTLE_TIMEOUT) -> None:

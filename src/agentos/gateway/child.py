@@ -25,11 +25,11 @@ from agentos.engines.gateway_events import CallsSettled
 from agentos.gateway.console import PREFIX
 from agentos.gateway.tokens import TokenSigner, client_variables
 
-MAX_STARTS = 6  # per run; a gateway that died this often would die again
-START_TIMEOUT = 60.0  # seconds until a gateway has to be ready
+MAX_STARTS = 6  # per run; a gateway that has died this often would die again
+START_TIMEOUT = 60.0  # seconds
 RESTART_DELAY = 0.2  # seconds, times the number of restarts so far
 EXIT_GRACE = 2.0  # seconds
-LAST_READ_TIMEOUT = 0.5  # seconds that stopping waits for another thread to read the last output
+LAST_READ_TIMEOUT = 0.5  # seconds that `stop` waits for another thread to read the last output
 MIN_BUDGET = 1e-9  # US dollars; less than any call costs
 CHUNK = 65536  # bytes
 SHOWN_AT_FAILURE = 3  # last lines of stderr in the error when a gateway does not start
@@ -39,8 +39,8 @@ SHOWN_AT_FAILURE = 3  # last lines of stderr in the error when a gateway does no
 class GatewaySpec:
     """How to start the gateway.
 
-    The keys and the token seed are sent over its standard input: its environment can be read by every process of
-    the same user, such as an agent, until the gateway has protected itself.
+    The keys and the token seed are sent over its standard input, because every process of the same user, such as an
+    agent, could read its environment until the gateway has protected itself.
     """
 
     environment: Mapping[str, str]
@@ -50,7 +50,7 @@ class GatewaySpec:
     budget: float | None = None
 
     def start(self, spent: float = 0.0) -> "_GatewayProcess":
-        """Starts a gateway with what `spent` US dollars leave of the budget."""
+        """Start a gateway with the budget that is left after `spent` US dollars."""
         arguments = ("gateway", "--format", "events", "--die-with-parent", *self.arguments)
         if self.budget is not None:
             arguments += ("--budget", str(max(MIN_BUDGET, self.budget - spent)))
@@ -82,7 +82,8 @@ class _GatewayProcess:
         self.messages: list[str] = []
         self._partial = b""
         self._stderr_lines = LineAssembler(redact)
-        # Protects the selector and the partial lines: the run may stop a gateway while another thread reads from it.
+        # Protects the selector and the partial lines, because the run may stop a gateway while another thread reads
+        # from it.
         self._reading = threading.Lock()
         self._selector = selectors.PollSelector()
         for pipe in (process.stdout, process.stderr):
@@ -98,7 +99,7 @@ class _GatewayProcess:
         return self._process.returncode
 
     def read(self, timeout: float | None) -> bool:
-        """Waits for output and reads it; False when the gateway has closed its stdout."""
+        """Wait for output and read it; False once the gateway has closed its stdout."""
         stdout = self._process.stdout
         # ValueError: `close` has closed the pipe.
         with self._reading, contextlib.suppress(ValueError, OSError):
@@ -111,7 +112,7 @@ class _GatewayProcess:
     def _read_ready(self, ready: list[tuple[selectors.SelectorKey, int]]) -> None:
         for key, _ in ready:
             pipe = cast(BufferedReader, key.fileobj)
-            # Not os.read: `close` may have closed the pipe, and its number may stand for another file by now.
+            # Not os.read: `close` may have closed the pipe, and its descriptor may refer to another file by now.
             chunk = pipe.read1(CHUNK)
             if not chunk:
                 self._selector.unregister(pipe)
@@ -122,7 +123,7 @@ class _GatewayProcess:
                 self.messages += self._stderr_lines.feed(chunk) if chunk else self._stderr_lines.close()
 
     def wait_until_ready(self, is_cancelled: Callable[[], bool] = lambda: False) -> str | None:
-        """The first line of its stdout: that it serves, and where. None if it ended, or took too long."""
+        """The first line of its stdout, which says where it serves. None if it ended or took too long."""
         deadline = time.monotonic() + START_TIMEOUT
         while not self.records and not is_cancelled():
             if not self.read(min(1.0, max(0.0, deadline - time.monotonic()))) and not self.records:
@@ -134,7 +135,7 @@ class _GatewayProcess:
         return self.records.pop(0).decode("utf-8", "replace") if self.records else None
 
     def settle(self, item: str) -> bool:
-        """Asks for CallsSettled; False if the gateway cannot be asked: it is ending, or does not read."""
+        """Request a CallsSettled; False if the gateway is ending or does not read."""
         stdin = self._process.stdin
         try:
             line = json.dumps(item).encode() + b"\n"
@@ -143,7 +144,7 @@ class _GatewayProcess:
             return False
 
     def take_events(self) -> Iterator[Event | CallsSettled]:
-        """What has been read so far."""
+        """Return what has been read so far."""
         messages, self.messages = self.messages, []
         for message in messages:
             if text := message.removeprefix(PREFIX).strip():
@@ -160,7 +161,7 @@ class _GatewayProcess:
                 yield decode(record)
 
     def stop(self) -> None:
-        """Ends the process, and reads what it has written last."""
+        """End the process, and read its last output."""
         if self._process.stdin:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
@@ -169,7 +170,7 @@ class _GatewayProcess:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        # A thread that is reading sees the end of the pipes too, unless another process holds them open.
+        # A reading thread also sees the end of the pipes, unless another process holds them open.
         if self._reading.acquire(timeout=LAST_READ_TIMEOUT):
             try:
                 with contextlib.suppress(ValueError, OSError):
@@ -199,8 +200,8 @@ class GatewayChild:
         self._restarts = replace(spec, arguments=(*spec.arguments, *port))
         self.process = process
         self._closed = threading.Event()
-        self._spent = 0.0  # US dollars; a gateway that is restarted gets what is left of the budget
-        # Protects `process`: the thread that reads events must not restart a gateway that the run closes.
+        self._spent = 0.0  # US dollars; a restarted gateway gets what is left of the budget
+        # Protects `process`: the thread that reads events must not restart a gateway that the run is closing.
         self._lock = threading.Lock()
 
     def environment(self, item: str) -> dict[str, str]:
@@ -210,12 +211,12 @@ class GatewayChild:
         )
 
     def settle(self, item: str) -> bool:
-        """Asks that `events` tells when all calls of an item whose program has ended are counted; False if it cannot."""
+        """Make `events` report when all calls of a finished item are counted; False if that is impossible."""
         with self._lock:
             return self.process.settle(item)
 
     def events(self) -> Iterator[Event | CallsSettled]:
-        """Yields counted calls, changes of the keys and messages as they happen; ends after `close` or the last restart."""
+        """Yield counted calls, key changes and messages as they happen, until `close` or the last restart."""
         for event in self._events():
             if isinstance(event, CallCompleted):
                 self._spent += event.cost or 0.0
@@ -244,12 +245,12 @@ class GatewayChild:
         process.close_pipes()
 
     def _restart(self, delay: float) -> bool:
-        """Starts a gateway at the same address with the same seed: agents already have both."""
+        """Start a gateway at the same address with the same seed, because the agents already have both."""
         self._closed.wait(delay)
         with self._lock:
             if self._closed.is_set():
                 return False
-            # Without a process or a descriptor to spare now, the next round tries again.
+            # If no process or descriptor is free now, the next round tries again.
             with contextlib.suppress(OSError):
                 self.process = self._restarts.start(self._spent)
         return self.process.wait_until_ready(self._closed.is_set) is not None
@@ -262,7 +263,7 @@ def start_gateway(
     say: Callable[[str], None] = lambda text: None,
     budget: float | None = None,
 ) -> GatewayChild:
-    """Starts a gateway and waits until it is ready; one that is killed meanwhile is started again.
+    """Start a gateway and wait until it is ready; if it is killed meanwhile, start another one.
 
     Raises PreflightError with the gateway's own message if it refuses to start.
     """
@@ -282,6 +283,6 @@ def start_gateway(
 
 
 def _error_in(messages: list[str]) -> str:
-    """The error that ended a gateway, from its stderr; without one, its last lines."""
+    """The error that ended a gateway, from its stderr; if there is none, the last lines."""
     start = next((at for at, text in enumerate(messages) if text.startswith("Error: ")), -SHOWN_AT_FAILURE)
     return "\n".join(messages[start:]).removeprefix("Error: ") or "it wrote no message"

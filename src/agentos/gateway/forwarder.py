@@ -20,8 +20,8 @@ from agentos.gateway.usage import CallEnding, CallRecord, UsageReader, json_or_n
 from agentos.http.connection import Connection, Headers
 
 MAX_PROVIDER_ERRORS = 4
-MAX_DENIALS = 8  # keys that a call tries when each may not do it
-MIN_COUNTED_WAIT = 0.1  # seconds; handing a key over takes less
+MAX_DENIALS = 8  # keys that a call tries if none of them has permission
+MIN_COUNTED_WAIT = 0.1  # seconds; handing over a key takes less
 MAX_REFUSAL_BYTES = 1 << 20
 DENIED = (RefusalKind.NO_ACCESS, RefusalKind.CALL_DENIED)
 
@@ -36,7 +36,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class CallContext:
-    """What a call needs on its way: leases are taken from `broker` in the name of `holder`."""
+    """What forwarding a call needs; leases are acquired from `broker` for `holder`."""
 
     holder: str
     broker: LeaseBroker
@@ -44,12 +44,12 @@ class CallContext:
     clocks: Clocks
     denials: AccessDenials
     since: float | None = None
-    """When the call first asked for a key, if it was told to come back."""
+    """When the call first asked for a key, if this is a retry that the gateway asked for."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedAttempt:
-    """An attempt that another key may repeat; `status` is 0 if there is no response to pass on."""
+    """A failed attempt that may be repeated with another key; `status` is 0 if there is no response to pass on."""
 
     refusal: Refusal
     status: int = 0
@@ -59,7 +59,7 @@ class RefusedAttempt:
 
 @dataclass(frozen=True, slots=True)
 class WaitListener:
-    """Is told when a call starts and stops waiting for a key, and, if that takes long, the reason."""
+    """Notified when a call starts and stops waiting for a key and, if that takes long, of the reason."""
 
     on_start: Callable[[], None]
     on_end: Callable[[], None]
@@ -67,9 +67,10 @@ class WaitListener:
 
 
 class LeaseGuard:
-    """Returns the lease of one attempt exactly once, with the usage, limits and refusal seen by then.
+    """Releases the lease of one attempt exactly once, with the usage, limits and refusal seen by then.
 
-    `started` is set as soon as the client has the first bytes of the response: from then on no other key can take over.
+    `started` is set once the client has received the first bytes of the response: from then on no other key can take
+    over.
     """
 
     def __init__(self, context: CallContext, record: CallRecord, request: ProxyRequest, lease: Lease) -> None:
@@ -107,7 +108,7 @@ class LeaseGuard:
                 self._record.cost = add_costs(self._record.cost, event.cost)
 
     def end(self) -> None:
-        """Returns a lease that is still held, because the client disconnected before or during the response."""
+        """Release a lease that is still held, because the client disconnected before or during the response."""
         if self._released:
             return
         if self.started:
@@ -128,7 +129,7 @@ class Forwarder:
     """Forwards one request, streams the response back, and keeps `record` up to date even when cancelled.
 
     An attempt that is refused before the first byte is repeated with another key. The provider's own error is passed on
-    after MAX_PROVIDER_ERRORS errors of the provider itself, and when no key, or not one of MAX_DENIALS, may do the call.
+    after MAX_PROVIDER_ERRORS server errors, or when no key, or none of MAX_DENIALS keys, has permission.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class Forwarder:
             except NoKey:
                 if refused is None or refused.refusal.kind not in DENIED:
                     raise
-                # Every key was told the same: what the provider says helps more than what we could.
+                # Every key got the same answer, so the provider's own words help more than ours.
                 self._pass_on(refused)
                 return
             refused = await self._attempt(lease)
@@ -199,7 +200,7 @@ class Forwarder:
                 self._waits.on_end()
 
     async def _attempt(self, lease: Lease) -> RefusedAttempt | None:
-        """Returns None once the client has a response. The lease is returned in any case."""
+        """Return None once the client has a response. The lease is released in any case."""
         guard = LeaseGuard(self._context, self._record, self._request, lease)
         try:
             async with self._context.upstream.send(self._request, lease.credential) as response:
@@ -267,7 +268,7 @@ class Forwarder:
         return self._request.dialect.refusal(status, body, response.header_map, self._context.clocks.wall())
 
     async def _read_refusal(self, response: UpstreamResponse, guard: LeaseGuard) -> RefusedAttempt | None:
-        """Passes on an error that the request itself caused, and returns None: another key would not help."""
+        """Pass on an error that the request itself caused, and return None: another key would not help."""
         body = bytearray()
         async for chunk in response.body:
             body += chunk[: MAX_REFUSAL_BYTES - len(body)]
@@ -286,7 +287,7 @@ class Forwarder:
         return None
 
     def _denial(self, refusal: Refusal, key: str) -> Refusal:
-        """What a 403 means: that the key may not use the model, or not do this call, for which other keys are tried."""
+        """What a 403 means: either the key may not use the model, or only this call is denied and other keys are tried."""
         request = self._request
         if not request.is_unmetered and self._context.denials.is_about_key(
             key, request.model, self._record.item
@@ -296,7 +297,7 @@ class Forwarder:
         return replace(refusal, kind=RefusalKind.CALL_DENIED)
 
     def _pass_on(self, refused: RefusedAttempt) -> None:
-        """Sends the provider's error, or one of our own if the provider sent none."""
+        """Send the provider's error, or one of our own if the provider sent none."""
         self._context.broker.forget(self._context.holder)
         self._record.ending = CallEnding.PASSED_ON
         if refused.status:

@@ -34,12 +34,12 @@ _NO_WEBSOCKETS = "WebSockets are not supported: send the request without an Upgr
 
 @dataclass(frozen=True, slots=True)
 class CallPolicy:
-    """What the gateway allows for a call and whom it tells about it.
+    """What the gateway allows for a call, and whom it notifies.
 
-    `admit` returns the reason why a request must not be made, or None. `waits` makes the listener for the
-    calls of an item, `on_budget` is called with the reason when a call would exceed the budget, `on_start` with the item
-    and `on_end` once for every forwarded call. `scheme` is the one of the gateway's own URL, `providers` are those that it has keys for. With
-    `shows_keys`, whoever has a token may see what the keys are doing.
+    `admit` returns why a request must not be made, or None. `waits` creates the listener for an item's calls,
+    `on_budget` is called with the reason when a call would exceed the budget, `on_start` with the item and `on_end`
+    once for every forwarded call. `scheme` is that of the gateway's own URL, `providers` are those that it has keys
+    for. With `shows_keys`, anybody with a token may see the state of the keys.
     """
 
     max_wait: float  # seconds
@@ -57,9 +57,10 @@ class CallPolicy:
 
 
 class RequestHandler:
-    """Answers every request, with the provider's response or with an error in the provider's own format.
+    """Answers every request with the provider's response, or with an error in the provider's own format.
 
-    Only requests with a token that `tokens` knows are forwarded, and without TLS only those to a loopback host name.
+    Only requests with a token that `tokens` accepts are forwarded and, without TLS, only those sent to a loopback host
+    name.
     """
 
     def __init__(
@@ -80,9 +81,9 @@ class RequestHandler:
         self._call_ids = itertools.count(1)
 
     def admit(self, head: HttpRequest, connection: Connection) -> bool:
-        """Responds to a request that will not be forwarded, before its body is read; returns whether it may go on."""
+        """Decide before the body is read whether to handle the request; if not, respond with an error."""
         if head.target in HEALTH_PATHS:
-            # Load balancers ask without a token; whether calls can be served is all they learn.
+            # Load balancers have no token; they only learn whether calls can be served.
             respond_health(connection, head.target, self._brokers.metered.has_active_key)
         elif self._policy.scheme == "http" and not has_loopback_host(head.headers):
             plain_error(
@@ -106,14 +107,14 @@ class RequestHandler:
         return False
 
     def _keys(self) -> dict[str, object]:
-        """What the keys are doing, for the page of a fleet: neither secrets nor the addresses they are for."""
+        """The state of the keys for the page of a fleet, without secrets and addresses."""
         found = [{**key_json(row), "base_url": None} for row in self._brokers.metered.key_rows()]
         return {"now": self._clocks.wall(), "keys": found}
 
     def _send_json(
         self, head: HttpRequest, connection: Connection, content: Callable[[], dict[str, object]]
     ) -> None:
-        """For the machines of a fleet, which have nothing but a token."""
+        """Used by the machines of a fleet, which have only a token."""
         authorization = next((value for name, value in head.headers if name.lower() == "authorization"), "")
         if self._tokens.item(authorization.removeprefix("Bearer ").strip()) is None:
             plain_error(connection, 401, _NOT_AUTHENTICATED)
@@ -124,7 +125,7 @@ class RequestHandler:
     async def handle(self, incoming: HttpRequest, connection: Connection) -> None:
         request = parse_request(incoming, self._policy.scheme)
         item = self._item(request) if request else None
-        assert request and item, "admit has let this request pass"
+        assert request and item, "`admit` has accepted this request"
         accounts = self._policy.accounts_of(item, incoming)
         if declined := await self._policy.admit(request, accounts):
             retry_after = RETRY_AFTER_BUSY if declined.is_early else None
@@ -136,14 +137,14 @@ class RequestHandler:
             await self._forward(record, request, connection, accounts)
 
     def _item(self, request: ProxyRequest) -> str | None:
-        """The item that one of the request's tokens was issued for."""
+        """The item for which one of the request's tokens was issued."""
         return next((found for token in request.tokens if (found := self._tokens.item(token))), None)
 
     async def _forward(
         self, record: CallRecord, request: ProxyRequest, connection: Connection, accounts: list[Account]
     ) -> None:
         item = record.item
-        # Each call is a lease holder of its own, so that it can be cancelled without affecting the item's others.
+        # Each call is a separate lease holder, so it can be cancelled without affecting the item's other calls.
         holder = f"{item} {next(self._call_ids)}"
         started_at, since = self._clocks.host(), self._positions.take(request)
         broker = self._brokers.for_request(request)

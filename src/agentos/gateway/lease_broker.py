@@ -37,7 +37,7 @@ class _PendingLease:
 
 @dataclass(frozen=True, slots=True)
 class _Problem:
-    """Why no key can serve a kind of request, and until when: forever, unless waiting helps."""
+    """Why no key can serve a kind of request, and until when; infinite if waiting does not help."""
 
     error: NoKey
     until: float = float("inf")
@@ -73,10 +73,10 @@ class LeaseBroker:
         since: float | None = None,
         excluded: tuple[str, ...] = (),
     ) -> Lease:
-        """Leases a key for one call; `on_wait` gets the reason if that takes longer than QUIET_WAIT.
+        """Lease a key for one call; `on_wait` gets the reason if that takes longer than QUIET_WAIT.
 
-        `since` is when the call first asked, if it was told to come back: that decides its place. `excluded` are the keys
-        that have refused it.
+        `since` is when the call first asked, if it is a retry, and decides its place in the queue. `excluded` are the
+        keys that have refused it.
         """
         pending = _PendingLease(asyncio.get_running_loop().create_future(), deadline)
         self._waiting[wanted.item] = pending
@@ -85,7 +85,7 @@ class LeaseBroker:
             return await self._wait_for_grant(wanted, pending, on_wait)
         except BaseException:
             if pending.granted.done():
-                # Marks a NoKey that nobody awaits any more as retrieved, so that asyncio does not log it.
+                # Mark a NoKey that nobody awaits any more as retrieved, so that asyncio does not log it.
                 pending.granted.exception()
             self.forget(wanted.item)
             raise
@@ -113,7 +113,7 @@ class LeaseBroker:
         return self._update_and_publish(lambda now: self._lease_manager.release(event, now))
 
     def forget(self, holder: str) -> None:
-        """Drops the pending request or the lease of a caller that is gone."""
+        """Drop the pending request or the lease of a caller that is gone."""
         self._waiting.pop(holder, None)
         self._update(lambda now: self._lease_manager.drop_holder(holder))
 
@@ -121,11 +121,11 @@ class LeaseBroker:
         self._update_and_publish(lambda now: self._lease_manager.replace_credentials(credentials))
 
     def has_active_key(self) -> bool:
-        """Whether some key is enabled and not rejected; it may be at its limit."""
+        """Whether any key is enabled and not rejected, even if it is at its limit."""
         return bool(self._lease_manager.pool.keys.active())
 
     def key_rows(self) -> list[KeyRow]:
-        """Every key as it is now."""
+        """The current state of every key."""
         pool, now = self._lease_manager.pool, self._clock()
         return [key_row(pool, key.credential, now) for key in pool.keys]
 
@@ -143,8 +143,8 @@ class LeaseBroker:
         return found
 
     def _update(self, change: Callable[[float], None]) -> None:
-        """Applies a change to the pool, then hands out whatever leases have become possible."""
-        # The second result says whether peers could be told. The gateway serves its callers even if they could not.
+        """Apply a change to the pool, then grant every lease that has become possible."""
+        # The second result says whether our notes could be written. The gateway serves its callers in any case.
         leases, _ = with_shared_lock(self._lease_manager, self._peers, lambda: self._grant(change))
         for event in self._lease_manager.breaker_events(self._clock()):
             self._publish(event)
@@ -161,7 +161,7 @@ class LeaseBroker:
         return self._lease_manager.grants(now)
 
     def _fail_unservable(self) -> None:
-        """Fails the waiting requests that certainly cannot be served before their deadline."""
+        """Fail the waiting requests that certainly cannot be served before their deadline."""
         if not self._waiting:
             return
         now, pool = self._clock(), self._lease_manager.pool
@@ -194,7 +194,7 @@ class LeaseBroker:
         return _Problem(NoKey(GatewayError.LIMITED, message, seconds), back.at)
 
     def _no_key_text(self, request: LeaseRequest) -> str:
-        """Names the keys by what the provider said about them, and what to do unless only the model is the problem."""
+        """Name each key with what the provider said about it, and say what to do unless only the model is the problem."""
         pool, provider = self._lease_manager.pool, request.providers[0]
         names: dict[str, list[str]] = {}
         for name, reason in pool.denials(request).items():
@@ -206,7 +206,7 @@ class LeaseBroker:
         return f'no usable {provider} key{found}; add one with "agentos keys add"'
 
     def _wait_reason(self, provider: str, model: str) -> str:
-        """Why calls to a model wait; cached and shared by all waiting calls, because finding it scans every key."""
+        """Why calls to a model wait. Cached for all waiting calls, because finding out scans every key."""
         now = self._clock()
         found = self._reasons.get((provider, model))
         if found is None or now >= found[0] + WAIT_REASON_TTL:
@@ -233,7 +233,7 @@ class LeaseBroker:
         return max(0.0, pending.deadline - self._clock())
 
     def _schedule_wakeup(self) -> None:
-        """Looks at the pool again as soon as time alone can make a lease possible."""
+        """Check the pool again as soon as time alone can make a lease possible."""
         if self._wakeup:
             self._wakeup.cancel()
         now = self._clock()

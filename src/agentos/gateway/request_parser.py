@@ -14,7 +14,7 @@ from agentos.http.connection import Headers, HttpRequest
 from agentos.models import CHARS_PER_TOKEN
 from agentos.models.refusal_base import BUDGET_HEADER
 
-# Parsing a larger body would block the event loop; only its outermost names are read instead.
+# Parsing a larger body would block the event loop, so only its outermost names are read.
 MAX_PARSED_BYTES = 256 * 1024
 MAX_INFLATED_BYTES = 32 * 1024 * 1024
 CREDENTIAL_HEADERS = {"authorization", "x-api-key", "x-goog-api-key"}
@@ -41,7 +41,7 @@ REPLACED_HEADERS = {
 }
 _JSON_TOKEN = re.compile(rb'"((?:[^"\\]|\\.)*)"|[{}\[\]]')
 _MODEL_VALUE = re.compile(rb'\s*:\s*"([^"\\]{1,200})"')
-# A server behind us might resolve any of these to a path outside of the provider's.
+# A server behind us might resolve any of these to a path outside the provider's.
 _UNSAFE_PATH = re.compile(
     r"(?:^|/)(?:\.|%(?:25)*(?:2e|c0%(?:25)*ae)){1,2}(?:;|%(?:25)*3b|/|$)|%(?:25)*(?:2f|5c)|\\", re.IGNORECASE
 )
@@ -53,8 +53,8 @@ _ENCODED = re.compile(rb"[A-Za-z0-9+/=_-]{4096,}")
 class ProxyRequest:
     """A request to forward; `path`, `query` and `headers` are the provider's and contain no credentials.
 
-    `tokens` are all the values that may be the gateway's token. `gateway_url` is where the client sees the
-    provider's base URL.
+    `tokens` are all values that may be the gateway's token. `gateway_url` is the provider's base URL as the client sees
+    it.
     """
 
     dialect: GatewayDialect
@@ -74,12 +74,12 @@ class ProxyRequest:
 
     @property
     def is_unmetered(self) -> bool:
-        """True if the request runs no model, and therefore uses no quota."""
+        """Whether the request runs no model, and so uses no quota."""
         return self.method != "POST" or self.dialect.is_unmetered(self.path)
 
 
 def parse_request(incoming: HttpRequest, scheme: str = "http") -> ProxyRequest | None:
-    """Returns None if the path belongs to no provider. `scheme` is the one of the gateway itself."""
+    """Returns None if the path belongs to no provider. `scheme` is that of the gateway itself."""
     path, _, query = incoming.target.partition("?")
     provider, _, rest = path.removeprefix("/").partition("/")
     dialect = DIALECTS.get(provider)
@@ -117,7 +117,7 @@ def wants_websocket(incoming: HttpRequest) -> bool:
 
 
 def _tokens(headers: Headers, query: str) -> tuple[str, ...]:
-    """Every place where an SDK puts its key; an agent may send a key of its own in another of them."""
+    """The values from every place where an SDK puts its key; an agent may send its own key in one of the others."""
     given = dict(headers)
     scheme, _, bearer = given.get("authorization", "").partition(" ")
     return (
@@ -157,7 +157,7 @@ def _outermost_model(body: bytes) -> str:
 
 
 def _inflated(incoming: HttpRequest) -> bytes:
-    """The body without its compression, as far as it is needed to find the model."""
+    """The decompressed body, as much of it as is needed to find the model."""
     if dict(incoming.headers).get("content-encoding", "identity") not in ("gzip", "deflate"):
         return incoming.body
     with contextlib.suppress(zlib.error):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from agentos.gateway.request_parser import ProxyRequest
 
-POSITION_TTL = 120.0  # seconds after the moment at which the client may ask again
+POSITION_TTL = 120.0  # seconds after the client may ask again
 MAX_POSITIONS = 10_000
 
 

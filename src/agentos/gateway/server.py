@@ -1,4 +1,4 @@
-"""Composition root of the gateway: builds its parts and serves until it is told to stop."""
+"""Composition root of the gateway: builds its parts and serves until it is stopped."""
 
 import asyncio
 import contextlib
@@ -59,7 +59,7 @@ CREDENTIAL_POLL_INTERVAL = 1.0  # seconds
 
 @dataclass(frozen=True, slots=True)
 class SharedAddress:
-    """Where a shared gateway listens; `certificate` and its `key` are PEM files, required beyond loopback."""
+    """Where a shared gateway listens; the PEM files `certificate` and `key` are required beyond loopback."""
 
     host: str
     port: int
@@ -73,8 +73,8 @@ class GatewayOptions:
 
     With `ends_with_stdin` it stops when its standard input is closed. The first line there is a JSON object with the
     token seed and the variables that hold keys; each further one is an item whose program has ended, as a JSON string,
-    and is answered with `{"settled": ITEM}` once the item's calls are counted. With `listen` it is a shared gateway: its tokens come from the home's
-    registry and stay valid when it restarts.
+    and is answered with `{"settled": ITEM}` once the item's calls are counted. With `listen` it is a shared gateway: its
+    tokens come from the home's registry and stay valid when it restarts.
     """
 
     settings: Settings
@@ -92,7 +92,7 @@ class GatewayOptions:
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A gateway that accepts requests: its URL, its providers and the signer of its tokens."""
+    """A gateway that is accepting requests: its URL, its providers and the signer of its tokens."""
 
     url: str
     providers: tuple[str, ...]
@@ -170,7 +170,7 @@ class _Gateway:
         self._console = GatewayConsole(stderr.write, self._redact, time.time, as_json=options.log_json)
         self._json_events: JsonLines | None = None
         self._stdout: LineWriter | None = None
-        self._in_flight = CallsInFlight(self._tell_settled)
+        self._in_flight = CallsInFlight(self._report_settled)
         self._trace_call = self._call_tracer()
 
     async def serve(self, on_ready: Callable[[Ready], None]) -> int:
@@ -245,14 +245,14 @@ class _Gateway:
         )
 
     def _usable(self, found: list[Credential]) -> list[Credential]:
-        """Drops the models of the credentials: they apply to runs, while an agent names its model itself."""
+        """Drop the models of the credentials: they apply to runs, whereas an agent names its model itself."""
         self._redact.add(credential.secret for credential in found)
         if not any(credential.enabled for credential in found):
             raise no_key("gemini", self._home.credentials)
         return [replace(credential, model=None) for credential in found]
 
     def _offline_credentials(self) -> list[Credential]:
-        """One credential per provider and key: the offline server speaks every wire format."""
+        """One credential per provider and key, because the offline server speaks every wire format."""
         server = start_offline_server(worker_environment(), self._options.offline_arguments)
         self._stack.enter_context(contextlib.closing(server))
         numbered = list(enumerate(server.credentials(), 1))
@@ -272,7 +272,7 @@ class _Gateway:
             log = FilePeerLog(quota, name)
             peers = self._stack.enter_context(contextlib.closing(log))
         budget = Budget(self._prices, self._settings.budget)
-        kept = KeptKeys()  # a file is found by the model calls of the item that uploaded it
+        kept = KeptKeys()  # so that an item's model calls find the files that it uploaded
         metered = LeaseManager(Pool(credentials, kept_keys=kept), random.random, budget)
         unmetered = LeaseManager(
             Pool(without_limits(credentials), kept_keys=kept), random.random, Budget(PriceList())
@@ -316,7 +316,7 @@ class _Gateway:
                 brokers.replace_credentials(credentials)
 
     def _publish(self, event: events.SchedulerEvent) -> None:
-        """To the run that started the gateway, or to people."""
+        """Report the event to the run that started the gateway, or to people."""
         if self._json_events is None:
             self._console.on_event(event)
         # Calls are reported by _call_ended, with the item instead of the lease holder.
@@ -343,12 +343,12 @@ class _Gateway:
             )
         self._in_flight.end(record.item)
 
-    def _tell_settled(self, item: str) -> None:
+    def _report_settled(self, item: str) -> None:
         if self._stdout:
             self._stdout.write(json.dumps({"settled": item}))
 
     def _call_tracer(self) -> Callable[[CallRecord], None]:
-        """OpenTelemetry is loaded only if it is asked for."""
+        """Load OpenTelemetry only if traces were requested."""
         if not self._options.traces:
             return lambda record: None
         from agentos.gateway.call_traces import write_call_span
@@ -374,7 +374,7 @@ class _Gateway:
             self._json_events.on_event(event, round(time.time(), 3))
 
     def _accounts_of(self, item: str, request: HttpRequest) -> list[Account]:
-        """The accounts whose budgets a call has to keep to: its token's, and that of the submission it names."""
+        """The accounts whose budgets apply to a call: its token's, and that of the submission it names."""
         if self._registry is None:
             return []
         named = budget_header(dict(request.headers).get(BUDGET_HEADER, ""))

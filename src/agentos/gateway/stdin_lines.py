@@ -1,4 +1,4 @@
-"""Reads standard input line by line: what the run that started a gateway tells it."""
+"""Reads standard input line by line, on which a run sends messages to its gateway."""
 
 import contextlib
 import os
@@ -9,7 +9,7 @@ CHUNK = 65536  # bytes
 
 
 class StdinLines:
-    """Reads without Python's own buffer: a thread that waits in there when the interpreter ends would abort the process."""
+    """Reads without Python's own buffer: a thread that waits inside it when the interpreter ends would abort the process."""
 
     def __init__(self, descriptor: int = 0) -> None:
         self._descriptor = descriptor
@@ -27,7 +27,7 @@ class StdinLines:
         return line + b"\n"
 
     def follow(self, on_line: Callable[[bytes], object], on_end: Callable[[], object]) -> None:
-        """Calls back, on another thread, for every further line and at the end."""
+        """Call `on_line` for every further line, and `on_end` at the end, both on another thread."""
 
         def read() -> None:
             # RuntimeError: the event loop that the callbacks post to is closed already.

@@ -1,4 +1,5 @@
-"""The tokens of a gateway that outlives its process: issued by name, listed and revoked in a file of the home folder."""
+"""The tokens of a shared gateway, valid across restarts: issued, listed and revoked by name in a file of the home
+folder."""
 
 import contextlib
 import fcntl
@@ -22,7 +23,7 @@ MAX_FILE_BYTES = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class IssuedToken:
-    """A token by its name. `serial` counts how often the name was issued anew, after it was revoked."""
+    """A named token. `serial` counts how often the name was issued again after it was revoked."""
 
     name: str
     serial: int
@@ -44,9 +45,9 @@ class _Contents:
 class TokenRegistry:
     """Issues, verifies and revokes tokens that stay valid when the gateway restarts.
 
-    The file holds a random seed and the issued names, and only its owner may read it. Tokens are signed under the
-    seed, so none is stored. A gateway reads the file again whenever it has changed: a revoked token is refused with
-    the next request.
+    The file holds a random seed and the issued names; only its owner may read it. Tokens are signed with the seed, so
+    none is stored. A gateway reads the file again whenever it has changed, so a revoked token is refused from the next
+    request on.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -58,7 +59,7 @@ class TokenRegistry:
     # For the gateway.
 
     def item(self, token: str) -> str | None:
-        """Returns the name that the token was issued for, or None if the token is foreign or revoked."""
+        """Returns the name for which the token was issued, or None if the token is unknown or revoked."""
         contents = self._current()
         issued = contents.tokens.get(TokenSigner.claimed_item(token)) if contents else None
         if contents is None or issued is None or not issued.is_valid:
@@ -66,7 +67,7 @@ class TokenRegistry:
         return _signer(contents, issued).item(token)
 
     def budget_of(self, name: str) -> float | None:
-        """What the calls of this token may cost in all, in US dollars; None if that is not limited."""
+        """The budget for all calls of this token, in US dollars; None if there is none."""
         contents = self._current()
         issued = contents.tokens.get(name) if contents else None
         return issued.budget if issued else None
@@ -74,7 +75,7 @@ class TokenRegistry:
     # For the commands.
 
     def issue(self, name: str, now: float, budget: float | None = None) -> str:
-        """Returns the token of this name: the one that is valid, or a new one. A given budget replaces its budget."""
+        """Return the valid token of this name, or issue one. `budget` replaces its budget."""
         if not is_name(name):
             raise UsageError(f"invalid token name {name!r}: {NAME_RULE}")
         with self._editing() as contents:
@@ -120,7 +121,7 @@ class TokenRegistry:
 
     @contextlib.contextmanager
     def _editing(self) -> Iterator[_Contents]:
-        """The contents to change, under a lock that keeps two commands from losing each other's change."""
+        """Yield the contents to change, under a lock so that concurrent commands do not lose each other's changes."""
         private_folder(self._folder)
         flags = os.O_WRONLY | os.O_CREAT
         with open(open_regular(self._folder / "tokens.lock", flags=flags, mode=FILE_MODE), "wb") as lock:

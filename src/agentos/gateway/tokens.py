@@ -11,7 +11,7 @@ from typing import Protocol
 from urllib.parse import urlsplit
 
 PREFIX = "agentos"
-# Several names for one thing: SDKs, command-line agents and LiteLLM each read another one.
+# SDKs, command-line agents and LiteLLM read different names for the same value.
 _BASE_URLS = {
     "gemini": (("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"), "/gemini"),
     "anthropic": (("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), "/anthropic"),
@@ -26,7 +26,7 @@ _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
 class TokenVerifier(Protocol):
-    """Tells whose token this is: of one gateway process, or of a registry that outlives it."""
+    """Tells whose token this is, for one gateway process or from a registry that outlives it."""
 
     def item(self, token: str) -> str | None:
         """Returns the item that the token was issued for, or None if the token is invalid."""
@@ -79,14 +79,14 @@ def base_url(url: str, provider: str) -> str:
 def client_variables(
     url: str, providers: Iterable[str], token: str, environment: Mapping[str, str]
 ) -> dict[str, str]:
-    """The variables that make an agent's SDKs for these providers use the gateway, past any proxy of `environment`."""
+    """The variables that make an agent's SDKs for these providers use the gateway, bypassing any proxy in `environment`."""
     wanted = set(providers)
     variables = {}
     for provider, (names, _) in _BASE_URLS.items():
         if provider in wanted:
             variables.update(dict.fromkeys(names, base_url(url, provider)))
             variables.update(dict.fromkeys(_API_KEYS[provider], token))
-    # Programs read either spelling, and a proxy would see tokens and prompts.
+    # Some programs read one spelling, some the other; a proxy would see tokens and prompts.
     direct = environment.get("no_proxy") or environment.get("NO_PROXY") or ""
     gateway = urlsplit(url).hostname or ""
     hosts = dict.fromkeys([*(host for host in direct.split(",") if host.strip()), *_LOOPBACK, gateway])

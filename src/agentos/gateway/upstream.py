@@ -46,7 +46,7 @@ class UpstreamResponse:
 class Upstream:
     """Sends requests, keeping connections to the providers open between calls.
 
-    Honours HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY of `environment`.
+    Honours HTTP_PROXY, HTTPS_PROXY, ALL_PROXY and NO_PROXY in `environment`.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
@@ -98,9 +98,10 @@ class Upstream:
 
     @asynccontextmanager
     async def _pool(self, scheme: str, host: str) -> AsyncIterator[httpcore2.AsyncConnectionPool]:
-        """A pool with one connection, the one that was used last.
+        """Yield the idle pool that was used last, or a new one.
 
-        A pool looks at all its connections for every call, so many calls at a time would slow each other down.
+        Each pool has one connection, because a pool checks all its connections for every call, so that many concurrent
+        calls would slow each other down.
         """
         proxy = proxy_for(scheme, host, self._environment)
         idle = self._idle.setdefault(f"{scheme} {host} {proxy}", deque())
@@ -128,14 +129,14 @@ class Upstream:
 
 @dataclass(frozen=True, slots=True)
 class _IdlePool:
-    """A pool that no call uses, since a moment of the event loop's clock."""
+    """A pool that no call has used since this time of the event loop's clock."""
 
     pool: httpcore2.AsyncConnectionPool
     since: float
 
 
 def proxy_for(scheme: str, host: str, environment: Mapping[str, str]) -> str:
-    """The proxy that the environment configures for a host; empty for none."""
+    """The proxy that the environment configures for a host; empty if none."""
     variables = {name.lower(): value for name, value in environment.items()}
     exceptions = [name.strip().lstrip(".") for name in variables.get("no_proxy", "").split(",")]
     if host in LOCAL_HOSTS or any(host == name or host.endswith(f".{name}") for name in exceptions if name):
@@ -173,10 +174,10 @@ async def _chunks(response: httpcore2.Response) -> AsyncIterator[bytes]:
 
 
 class StreamRedactor:
-    """Replaces one secret, plain or encoded, with asterisks wherever it occurs, even if it is split between chunks.
+    """Replaces one secret, plain or encoded, with asterisks wherever it occurs, even across chunks.
 
-    The provider has seen the key and may echo it; the agent must never see it. The length stays the same, so
-    that a Content-Length header remains valid.
+    The provider may echo the key, which the agent must never see. The length stays the same, so that a Content-Length
+    header remains valid.
     """
 
     def __init__(self, secret: str) -> None:
@@ -207,6 +208,6 @@ class StreamRedactor:
 
 
 def _overlap(text: bytes, form: bytes) -> int:
-    """The length of the longest beginning of `form` that the text ends with."""
+    """The length of the longest prefix of `form` that the text ends with."""
     longest = min(len(form) - 1, len(text))
     return next((size for size in range(longest, 0, -1) if text.endswith(form[:size])), 0)

@@ -1,4 +1,4 @@
-"""Makes absolute URLs in a provider's responses lead back through the gateway."""
+"""Rewrites absolute URLs in a provider's responses so that they lead back through the gateway."""
 
 from dataclasses import dataclass, field
 
@@ -11,9 +11,9 @@ _URL_HEADERS = ("location", "content-location", _UPLOAD_HEADER)
 
 @dataclass(slots=True)
 class UrlRewriter:
-    """Replaces the provider's base URL with the gateway's, also where it is split between chunks.
+    """Replaces the provider's base URL with the gateway's, even across chunks.
 
-    Only for responses that no model has written: a model's text is passed on as it is.
+    Not used for model output, which is passed on unchanged.
     """
 
     upstream: str

@@ -1,4 +1,4 @@
-"""Usage of the gateway: read from the responses, one record per call, summed up per item."""
+"""Usage of the gateway: read from responses, recorded per call, summed per item."""
 
 import json
 import re
@@ -17,9 +17,9 @@ MAX_WHOLE_BYTES = 1 << 20
 TAIL_BYTES = 1 << 16
 MAX_INFLATED_BYTES = 1 << 22  # per chunk
 _TEXT = re.compile(rb'"(?:text|content|delta|partial_json|arguments|thinking)"\s*:\s*"((?:[^"\\]|\\.)*)"')
-# Events of OpenAI's responses that contain the whole text once more, after its deltas.
+# Events of OpenAI's responses API that repeat the whole text after its deltas.
 _REPEATS_TEXT = re.compile(rb'^data:\s*\{\s*"type"\s*:\s*"response\.(?:[\w.]*\.done|completed|incomplete)"')
-# The last event of a stream: agents close the connection once they have read it.
+# The last event of a stream, after which agents close the connection.
 _LAST_EVENT = re.compile(
     rb'^data:\s*(?:\[DONE\]|\{\s*"type"\s*:\s*"(?:message_stop|response\.(?:completed|incomplete|failed))"'
     rb'|\{.*"finishReason"\s*:\s*"[A-Z])'
@@ -37,7 +37,7 @@ class CallEnding(StrEnum):
 
 @dataclass(slots=True)
 class CallRecord:
-    """One call of an agent, however many keys it took; `cost` is None if the price is unknown."""
+    """One call of an agent, however many keys it needed; `cost` is None if the price is unknown."""
 
     item: str
     provider: str
@@ -52,9 +52,9 @@ class CallRecord:
     cost: float | None = 0.0
     is_estimate: bool = False
     is_abandoned: bool = False
-    """Whether the client left before the response began: the provider may have run the model all the same."""
+    """Whether the client left before the response began; the provider may have run the model anyway."""
     traceparent: str = ""
-    """The header with which the caller says which span the call belongs to."""
+    """The header in which the caller says which span the call belongs to."""
 
 
 @dataclass(slots=True)
@@ -99,8 +99,8 @@ class UsageByItem:
 class UsageReader:
     """Finds the usage that a response reports, in bounded memory.
 
-    It keeps one line of an event stream, the whole of a short JSON body, or the tail of a long one. A response
-    that reports no usage, or that was cut before it reported its last count, is estimated by the text that passed.
+    It keeps one line of an event stream, all of a short JSON body, or the tail of a long one. If a response reports no
+    usage, or is cut before its last count, usage is estimated from the text that has passed.
     """
 
     def __init__(self, dialect: GatewayDialect, headers: HeaderMap) -> None:
@@ -128,7 +128,7 @@ class UsageReader:
                     del self._buffer[:-TAIL_BYTES]
 
     def end(self) -> None:
-        """Reads what is left after the last chunk."""
+        """Read what is left after the last chunk."""
         self._has_ended = True
         if self._is_stream:
             self._read_line(bytes(self._buffer))
@@ -163,7 +163,7 @@ class UsageReader:
             return b""
 
     def _read_lines(self, plain: bytes) -> None:
-        """Keeps what follows the last line break, up to a limit: a line may have no end, and come byte by byte."""
+        """Keep what follows the last line break, up to a limit: a line may be endless and arrive byte by byte."""
         *lines, rest = plain.split(b"\n")
         for line in lines:
             self._buffer += line

@@ -52,7 +52,7 @@ class SpanWriter:
     def __init__(self, service: str, instance: str, say: Callable[[str], None]) -> None:
         logging.getLogger("opentelemetry").setLevel(logging.CRITICAL)
         self._resource = Resource.create({"service.name": service, "service.instance.id": instance})
-        self._exporter = _TellingExporter(OTLPSpanExporter(), say)
+        self._exporter = _ReportingExporter(OTLPSpanExporter(), say)
         self._processor = BatchSpanProcessor(self._exporter, schedule_delay_millis=EXPORT_INTERVAL * 1000)
 
     def write(self, span: FinishedSpan) -> None:
@@ -75,7 +75,7 @@ class SpanWriter:
         self._exporter.shutdown()
 
 
-class _TellingExporter(SpanExporter):
+class _ReportingExporter(SpanExporter):
     def __init__(self, exporter: SpanExporter, say: Callable[[str], None]) -> None:
         self._exporter = exporter
         self._say = say

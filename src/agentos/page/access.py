@@ -37,7 +37,7 @@ class NewSession:
 
 @dataclass(slots=True)
 class Sessions:
-    """Logs browsers and programs in. Tokens are compared by digest, in constant time, and only digests are kept.
+    """Logs in browsers and programs. Stores only digests of tokens, and compares them in constant time.
 
     A login token works once: logging in with it makes `on_used` announce the next one.
     """
@@ -70,12 +70,12 @@ class Sessions:
         self._browsers.pop(_digest(cookie), None)
 
     def is_browser(self, cookie: str) -> bool:
-        """Whether this cookie belongs to a session; enough for the page's own files, which hold no data."""
+        """Whether this cookie belongs to a session. That is enough to serve the page's own files, which contain no data."""
         found = self._browsers.get(_digest(cookie))
         return found is not None and found[1] > self.clock()
 
     def allows(self, cookie: str, key: str, authorization: str) -> bool:
-        """Whether a request with these may read data and send requests."""
+        """Whether a request with these credentials may read data and send requests."""
         scheme, _, bearer = authorization.partition(" ")
         if scheme.lower() == "bearer" and bearer:
             is_unused_login = _same(bearer.strip(), self.login_token)
@@ -84,7 +84,7 @@ class Sessions:
         return found is not None and found[1] > self.clock() and hmac.compare_digest(found[0], _digest(key))
 
     def _check_secret(self, secret: str) -> None:
-        """Only passwords are limited: nobody guesses a token, and nobody may lock its owner out by trying."""
+        """Only wrong passwords are rate-limited: tokens cannot be guessed, and wrong ones must not lock their owner out."""
         if _same(secret, self.login_token):
             self.login_token = secrets.token_urlsafe(24)
             self.on_used(self.login_token)
@@ -106,9 +106,10 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class HostCheck:
-    """Which Host headers are accepted: a page of another name that resolves to this machine gets nothing.
+    """Which Host headers are accepted, to prevent DNS rebinding.
 
-    Beyond loopback, any address is: names can be pointed at this machine by others, addresses cannot.
+    Beyond loopback, any IP address is accepted, but no name: others can point a name at this machine, but not an
+    address.
     """
 
     names: frozenset[str]
@@ -126,15 +127,15 @@ class HostCheck:
 
 
 def origin_problem(method: str, path: str, headers: Mapping[str, str]) -> str | None:
-    """Why this request does not come from the page itself; None if it does, or from a program."""
+    """Why this request was not sent by the page itself; None if it was, or if a program sent it."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-    # https is the page behind a server that adds TLS: nothing else can be there under the page's own host and port.
+    # With https, the page is behind a proxy that adds TLS: nothing else can have the page's own host and port.
     host = headers.get("host", "")
     if origin is not None and origin not in (f"http://{host}", f"https://{host}"):
         return "another origin"
     if site in ("same-origin", "none"):
         return None
-    # Opening the login page from a link elsewhere is harmless: it holds nothing, and no site can read or frame it.
+    # Opening the login page from a link elsewhere is harmless: it contains no data, and no site can read or frame it.
     mode, target = headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
     if method == "GET" and path == "/login" and mode == "navigate" and target == "document":
         return None
@@ -158,7 +159,7 @@ def host_name(header: str) -> str:
 
 
 def cookie_of(header: str, name: str) -> str:
-    """The value of a cookie; a second one of the same name, which another port may have set, is ignored."""
+    """The value of a cookie. A second one with the same name, which another port may have set, is ignored."""
     pairs: Iterable[tuple[str, str, str]] = (part.strip().partition("=") for part in header.split(";"))
     return next((value for key, _, value in pairs if key == name), "")
 

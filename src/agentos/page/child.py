@@ -1,4 +1,4 @@
-"""Serves the page beside a run, as a child process of it: `--page`."""
+"""Serves the page during a run, from a child process: `--page`."""
 
 import contextlib
 import subprocess
@@ -13,9 +13,9 @@ EXIT_GRACE = 3.0  # seconds
 
 @contextlib.contextmanager
 def page_beside_run() -> Iterator[str]:
-    """The login link of a page that ends with this block, and with this process whatever happens to it.
+    """Yields the login link of a page that ends with this block, or when this process dies.
 
-    A process of its own: however many people look, the run's event loop does nothing for them.
+    The page is a separate process, so the run's event loop does no work for its viewers.
     """
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "agentos", "page", "--die-with-parent"],

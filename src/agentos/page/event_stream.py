@@ -1,7 +1,7 @@
-"""Server-sent events of a run: every line of its journal, and the state that follows from it.
+"""Server-sent events of a run: every line of its journal, and the resulting state.
 
-A client's position is an offset in the journal, which is also the id of each event. Nothing is queued for anybody: a
-client that reads slowly, or reconnects with Last-Event-ID, is served from the file at its own pace and misses nothing.
+A client's position is an offset in the journal, which is also the id of each event. Nothing is queued per client: one
+that reads slowly, or reconnects with Last-Event-ID, is served from the file at its own pace and misses nothing.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from agentos.page.views import log_json, state_json
 from agentos.storage.journal import Follower
 
 POLL_INTERVAL = 0.2  # seconds
-INTERVAL_PER_WATCHER = 0.0025  # seconds: 200 watchers are told twice a second
+INTERVAL_PER_WATCHER = 0.0025  # seconds: with 200 watchers, two updates a second
 KEEP_ALIVE = 15.0  # seconds without an event
-STALL_TIMEOUT = 60.0  # seconds in which a client reads nothing
+STALL_TIMEOUT = 60.0  # seconds without a client reading anything
 MAX_STREAMS = 400
 CHUNK = 256 * 1024  # bytes of the journal at a time
 MAX_DIGITS = 15  # of a position
@@ -33,7 +33,7 @@ END = b"event: end\ndata: {}\n\n"
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """What one poll found, encoded once for everyone who has read up to `begin`. `version` orders the polls."""
+    """What one poll found, encoded once for all clients that have read up to `begin`. `version` orders the polls."""
 
     version: int
     begin: int
@@ -43,7 +43,7 @@ class _Chunk:
 
 @dataclass(slots=True)
 class Cursor:
-    """How far one client has come: in the journal, in what it knows of the state, and in the versions of its feed."""
+    """How far one client has read: its offset in the journal, the state it knows, and the version of the feed."""
 
     position: int
     stated: int
@@ -74,13 +74,13 @@ class RunFeed:
             self._task = None
 
     async def wait(self, cursor: Cursor) -> None:
-        """Return when there is something newer than the cursor, or after KEEP_ALIVE."""
+        """Return when there is something newer than the cursor, or after KEEP_ALIVE seconds."""
         if self.version == cursor.version and cursor.position == self.view.offset:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), KEEP_ALIVE)
 
     async def read(self, cursor: Cursor) -> bytes:
-        """What comes after the cursor, and moves it: shared chunks where they fit, otherwise from the file."""
+        """Return what comes after the cursor, and move it: from shared chunks if possible, otherwise from the file."""
         version, content = self.version, b""
         for chunk in self._chunks:
             if chunk.version > cursor.version and chunk.begin == cursor.position == cursor.stated:
@@ -92,7 +92,7 @@ class RunFeed:
         return content
 
     def output_behind(self, version: int) -> bytes:
-        """The lines that workers wrote after this version, of those that are still kept."""
+        """The lines that workers wrote after this version, as far as they are still kept."""
         return b"".join(chunk.content for chunk in self._output if chunk.version > version)
 
     async def _poll(self) -> None:
@@ -100,7 +100,7 @@ class RunFeed:
         while True:
             before, output = self.view.offset, b""
             changed = await asyncio.to_thread(self.view.refresh)
-            with contextlib.suppress(OSError):  # a log that is being removed with its run
+            with contextlib.suppress(OSError):  # the log is being removed with its run
                 if follower is None:
                     follower = await asyncio.to_thread(Follower, self.view.folder)
                 output = await asyncio.to_thread(_encode_output, follower)
@@ -122,7 +122,7 @@ def _encode(view: RunView, cursor: Cursor) -> bytes:
     """The events after the cursor, and the state if these are the last ones; moves the cursor past them."""
     content = b""
     for line in journal_lines(view.folder, cursor.position, CHUNK):
-        if line.end > view.offset:  # the record does not know it yet
+        if line.end > view.offset:  # not in the record yet
             break
         content += _encode_line(line)
         cursor.position = line.end
@@ -157,7 +157,7 @@ def _message(name: str, data: str) -> bytes:
 
 @dataclass(slots=True)
 class EventStreams:
-    """Every stream that is open; refuses more than MAX_STREAMS."""
+    """All open streams; refuses more than MAX_STREAMS."""
 
     feeds: dict[str, RunFeed] = field(default_factory=dict)
     count: int = 0
@@ -230,7 +230,7 @@ async def _disconnected(receive: Receive) -> None:
 
 
 def parse_position(last_event_id: str, view: RunView) -> int:
-    """The offset that a client names, moved to the end of its line; 0 if this journal has no such offset."""
+    """The offset that a client sent, moved to the end of its line; 0 if this journal has no such offset."""
     is_number = last_event_id.isdecimal() and len(last_event_id) <= MAX_DIGITS
     if not is_number or not 0 < (offset := int(last_event_id)) <= view.offset:
         return 0

@@ -1,4 +1,4 @@
-"""What the page can change on a fleet, what it cannot and why, and the machines and keys behind the submissions."""
+"""What the page can change on a fleet, and why it cannot change the rest; also the fleet's machines and keys."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ from agentos.storage.postgres.resubmission import Resubmitted, resubmit_failed
 from agentos.storage.postgres.submissions import SubmissionRow, SubmittedItem
 from agentos.workflows.registry import workflow_names
 
-INTERVAL = 4.0  # seconds between two questions to Temporal, and to the gateway
+INTERVAL = 4.0  # seconds between two requests to Temporal, and to the gateway
 NO_GATEWAY = "to see the keys of the gateway here, set AGENTOS_GATEWAY and AGENTOS_GATEWAY_TOKEN"
 
 NOTHING_TO_STOP: Json = {"changed": False, "texts": ["Nothing of it is under way."]}
@@ -30,7 +30,7 @@ NOTHING_TO_STOP: Json = {"changed": False, "texts": ["Nothing of it is under way
 
 @dataclass(slots=True)
 class _Cached:
-    """The last answer of a service, asked again at most every INTERVAL, and why it did not answer since."""
+    """The last answer of a service, refreshed at most every INTERVAL, and why it has not answered since."""
 
     value: object = None
     problem: str = ""
@@ -48,7 +48,7 @@ class _Cached:
 
 @dataclass(slots=True)
 class FleetControl:
-    """Stops and submits again; shows machines and keys."""
+    """Stops and resubmits items; shows machines and keys."""
 
     runs: FleetRuns
     database: FleetDatabase

@@ -18,13 +18,13 @@ from agentos.storage.home import Home
 from agentos.storage.postgres.fleet_items import FleetDatabase
 from agentos.storage.postgres.project_items import PostgresItems
 
-TELL_INTERVAL = 10.0  # seconds
+NOTIFY_INTERVAL = 10.0  # seconds
 
 
 @dataclass(slots=True)
 class FleetReviews:
-    """Those of every project in Postgres. `folders` has the projects that are on this machine: a draft of an issue that
-    has changed there since is outdated."""
+    """The parked items of all projects in Postgres. `folders` has the projects that are on this machine: if an issue has
+    changed there since, its draft is outdated."""
 
     shared: SharedReader
     database: FleetDatabase
@@ -33,13 +33,13 @@ class FleetReviews:
     folders: dict[str, Path]
     is_fleet: bool = True
     _items: dict[str, PostgresItems] = field(default_factory=dict)
-    _untold: set[str] = field(default_factory=set)
-    _tell_at: float = 0.0
+    _unnotified: set[str] = field(default_factory=set)
+    _notify_at: float = 0.0
 
     def session(self) -> AbstractContextManager[object]:
-        if self._untold and time.monotonic() >= self._tell_at:
-            self._tell_at = time.monotonic() + TELL_INTERVAL
-            threading.Thread(target=self._tell_again, daemon=True).start()
+        if self._unnotified and time.monotonic() >= self._notify_at:
+            self._notify_at = time.monotonic() + NOTIFY_INTERVAL
+            threading.Thread(target=self._notify_again, daemon=True).start()
         return self.shared.session()
 
     def waiting(self, *, with_documents: bool) -> list[WaitingItem]:
@@ -59,26 +59,26 @@ class FleetReviews:
     def command(self, waiting: WaitingItem) -> str:
         return shlex.join(["agentos", "review", waiting.pending.parked_item.item, "--fleet"])
 
-    def tell(self, waiting: WaitingItem) -> str:
-        """The decision is in Postgres; without this signal the item would not go on. It is repeated until Temporal has it."""
+    def notify_run(self, waiting: WaitingItem) -> str:
+        """Signal the item's workflow, which would not continue otherwise. Repeated until Temporal has received it."""
         try:
             asyncio.run(announce([waiting.pending.key]))
         except AgentosError as error:
-            self._untold.add(waiting.pending.key)
-            return f"{error}. This page tries it again as well"
+            self._unnotified.add(waiting.pending.key)
+            return f"{error}. This page also retries it"
         return ""
 
-    def _tell_again(self) -> None:
-        """In a thread of its own: Temporal may take long to answer, and whoever looks at the page does not wait for it."""
-        for key in list(self._untold):
+    def _notify_again(self) -> None:
+        """Runs in a separate thread, because Temporal may be slow and the page must not wait for it."""
+        for key in list(self._unnotified):
             try:
                 asyncio.run(announce([key]))
             except AgentosError:
                 return
-            self._untold.discard(key)
+            self._unnotified.discard(key)
 
     def _context(self, project: str) -> ReviewContext:
-        """A project that is not here is an empty folder: nothing in it contradicts what Postgres says."""
+        """A project that is not on this machine gets an empty folder, so nothing contradicts Postgres."""
         if project not in self._items:
             place = private_folder(self.scratch / f"reviews-{len(self._items)}")
             self._items[project] = PostgresItems(self.database, project, place / "documents")

@@ -1,4 +1,4 @@
-"""The submissions of a fleet as the page's runs, read from Postgres."""
+"""Presents the submissions of a fleet as the page's runs, read from Postgres."""
 
 import contextlib
 import threading
@@ -44,7 +44,7 @@ class FleetDocuments:
 
 @dataclass(frozen=True, slots=True)
 class FleetRun:
-    """A submission as the source of a view."""
+    """A submission as a RunSource."""
 
     journal: SubmissionJournal
     shared: SharedReader
@@ -75,7 +75,7 @@ class FleetRun:
 
 @dataclass(slots=True)
 class FleetRuns:
-    """Every submission, newest first, under the ids S1, S2, ...; each is copied into a folder below `scratch` when
+    """Every submission, newest first, with the ids S1, S2, ... Each is copied into a folder below `scratch` when
     somebody looks at it."""
 
     shared: SharedReader
@@ -86,7 +86,7 @@ class FleetRuns:
     _totals: dict[str, RunStats] = field(default_factory=dict)
     _opened: int = 0
     _due: float = 0.0
-    # Protects all of this from requests that are answered at the same time.
+    # Protects all of the fields above from concurrent requests.
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
@@ -110,7 +110,7 @@ class FleetRuns:
         return view
 
     def row(self, run: str) -> SubmissionRow | None:
-        """Also of one that is not among the newest any more."""
+        """Also finds a submission that is no longer among the newest."""
         if run in self.ids():
             return self._rows[run]
         if not run.startswith("S") or not run[1:].isdecimal() or len(run) > 15:
@@ -133,7 +133,7 @@ class FleetRuns:
         if row is None:
             return None
         self._opened += 1
-        # A name of its own each time: a stream may still read what was forgotten.
+        # A new name each time: a stream may still be reading a folder that was dropped.
         folder = self.scratch / str(self._opened) / run
         source = FleetRun(SubmissionJournal(folder, row, self.shared), self.shared, self.database)
         source.update()
@@ -149,7 +149,7 @@ class FleetRuns:
 
 
 def load_totals(reader: SubmissionReader, row: SubmissionRow) -> RunStats | None:
-    """The totals of a submission that is over, from the few events that hold them; None if these do not say it all."""
+    """The totals of a submission that is over, from the few events that hold them; None if those are not enough."""
     found = reader.items(row)
     threads = [item.thread for item in found.items.values()]
     rows: list[EventRow] = []

@@ -1,4 +1,5 @@
-"""The guard in front of every route: host, origin, size of the body, session, and the headers of every answer."""
+"""The guard in front of every route: checks host, origin, body size and session, and sets the headers of every
+response."""
 
 import asyncio
 import contextlib
@@ -39,7 +40,7 @@ class BodyTooLarge(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Refuses a request before any route sees it, unless it is one of the page's own or of a program with a token."""
+    """Refuses a request before any route sees it, unless the page itself or a program with a token sent it."""
 
     app: ASGIApp
     sessions: Sessions
@@ -51,13 +52,13 @@ class Guard:
         if scope["type"] == "lifespan":
             await self.app(scope, receive, send)
             return
-        if scope["type"] != "http":  # a websocket, which the page has none of
+        if scope["type"] != "http":  # a WebSocket; the page has none
             await send({"type": "websocket.close", "code": 1008})
             return
         safe_send = _with_headers(send)
         refusal = self._refusal(scope)
         if refusal is not None:
-            # A person who opens an old address sees how to log in; a program gets the reason.
+            # A person who opens an old address is told how to log in; a program gets the reason.
             is_navigation = (b"sec-fetch-mode", b"navigate") in scope["headers"]
             if refusal[0] == 401 and is_navigation:
                 await _send(safe_send, 401, b"text/html", self.login_page())
@@ -101,7 +102,7 @@ def _with_headers(send: Send) -> Send:
 
 
 def _bounded(receive: Receive) -> Receive:
-    """Counts the bytes of the body: a request in chunks does not say its length before."""
+    """Counts the bytes of the body, because a chunked request does not state its length."""
     total = 0
 
     async def receive_bounded() -> Message:
@@ -116,7 +117,7 @@ def _bounded(receive: Receive) -> Receive:
 
 
 async def _discard(receive: Receive) -> None:
-    """Read a bounded part of a refused body: a client that is still sending would see a reset connection, not the answer."""
+    """Read a bounded part of a refused body: a client that is still sending would get a reset, not the response."""
     total = 0
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(DISCARD_TIMEOUT):

@@ -30,7 +30,7 @@ _NUMBERED = re.compile(r"([0-9]+)-([a-z]+)\.md")
 class ItemDocuments:
     """The documents of one item: the files of its lineage, and what it produced.
 
-    Names from a request are only compared with the names found; they never become a path.
+    Names from a request are only compared with existing names; they never become a path.
     """
 
     files: DocumentFiles
@@ -52,7 +52,7 @@ class ItemDocuments:
         return cls(files, folder, names, "" if "://" in produced else produced)
 
     def listing(self) -> list[Json]:
-        """Name, kind and number of each; the rounds are those of the drafts."""
+        """Name, kind and number of each document, and the rounds of the drafts."""
         found: list[Json] = []
         round_number = 0
         for name in self.names:
@@ -116,7 +116,7 @@ def _call_json(record: dict[str, object]) -> Json:
 
 
 def _history(view: RunView, item: str) -> ItemHistory:
-    """From the lines of the journal that name the item, found without decoding the others."""
+    """The item's history, from the journal lines that name it; other lines are not decoded."""
     history = ItemHistory(item)
     try:
         for line in lines_with(view.folder, f'"item":{encode_json(item)}'.encode()):
@@ -133,7 +133,7 @@ def document_json(view: RunView, item: str, name: str) -> Json:
 
 
 def diff_json(view: RunView, item: str, first: str, second: str) -> Json:
-    """The lines of both documents: common ones, removed ones (`-`) and added ones (`+`)."""
+    """The lines of both documents: unchanged, removed (`-`) and added (`+`)."""
     documents = ItemDocuments.of(view, item)
     before, after = documents.read(first).splitlines(), documents.read(second).splitlines()
     return {"from": first, "to": second, "lines": diff_lines(before, after)}
@@ -156,7 +156,7 @@ def diff_lines(before: list[str], after: list[str]) -> list[list[str]]:
 
 
 def output_json(view: RunView, item: str, offset: int) -> Json:
-    """The item's own output behind `offset`; a negative one asks for the end of a long log."""
+    """The item's own output after `offset`; a negative offset requests the end of a long log."""
     with view.lock:
         if item not in view.record.stats.rows:
             raise NothingMatches(f"{plain(item)} is not in run {view.id}")

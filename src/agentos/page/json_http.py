@@ -1,4 +1,4 @@
-"""Reads JSON requests, and answers with JSON, files of the package and errors in words."""
+"""Reads JSON requests, and responds with JSON, package files and error messages."""
 
 import functools
 import json
@@ -21,11 +21,11 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 
 class ReadOnlyPage(AgentosError):
-    """A change was asked of a page that was started with --read-only."""
+    """A change was requested from a page that was started with --read-only."""
 
 
 def translated(handler: Endpoint) -> Endpoint:
-    """Errors as JSON with a status: the message says what to do, as on the command line."""
+    """Turn errors into JSON responses with a status; the message says what to do, as on the command line."""
 
     @functools.wraps(handler)
     async def handle(request: Request) -> Response:
@@ -71,7 +71,7 @@ def problem(status: int, text: str) -> Response:
 
 
 def package_file(name: str) -> Response:
-    """A file of the package; names that are not listed there, such as `..`, are not found."""
+    """A file of the package. Names that are not listed there, such as `..`, are not found."""
     folder = resources.files("agentos.page") / "static"
     found = next((entry for entry in folder.iterdir() if entry.name == name and entry.is_file()), None)
     if found is None:

@@ -1,7 +1,8 @@
-"""Markdown as a tree of allowed elements, which the browser builds node by node: no HTML is ever parsed there.
+"""Parses Markdown into a tree of allowed elements, from which the browser builds nodes; it never parses HTML.
 
-A document comes from a model or from a stranger's repository. Raw HTML in it is text, a link may only lead to the web,
-and an image is shown as its description, because loading it would tell its server that someone reads.
+A document may come from a model or from an untrusted repository. Raw HTML in it is shown as text, links may only lead
+to the web, and an image is replaced by its description, because loading it would tell its server that somebody is
+reading.
 """
 
 import re
@@ -29,7 +30,7 @@ _PARSER = MarkdownIt(
 
 
 def parse_markdown(text: str) -> list[Node]:
-    """The document as nodes. Never fails: what cannot be parsed is one block of text."""
+    """The document as nodes. Never fails: a document that cannot be parsed becomes one block of text."""
     lines = [with_visible_characters(clean(line)) for line in text.splitlines()]
     cleaned = "\n".join(lines)
     if len(cleaned) > MAX_MARKDOWN:
@@ -52,7 +53,7 @@ def _front_matter_end(lines: list[str]) -> int:
 
 
 def _build(tokens: Iterator[Token]) -> list[Node]:
-    """Nested nodes from the flat list of opening and closing tokens."""
+    """Build nested nodes from the flat list of opening and closing tokens."""
     nodes: list[Node] = []
     open_lists = [nodes]
     for token in tokens:
@@ -93,7 +94,7 @@ def _name(token: Token) -> str:
 
 
 def _attributes(token: Token) -> dict[str, str]:
-    """Only where a link leads, where a list starts and how a cell is aligned."""
+    """Only a link's target, a list's start and a cell's alignment."""
     if token.tag == "a":
         address = str(token.attrGet("href") or "")
         return {"href": address} if _is_link(address) else {}

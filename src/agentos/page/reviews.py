@@ -1,4 +1,4 @@
-"""The queue of parked items in all projects, and decisions on them, through the same code as `agentos review`."""
+"""The queue of parked items in all projects, and decisions on them, with the same code as `agentos review`."""
 
 import contextlib
 from contextlib import AbstractContextManager
@@ -35,12 +35,12 @@ MAX_TEXT = 100_000  # characters of feedback
 
 
 class DecidedMeanwhile(AgentosError):
-    """Somebody else decided first, or the item waits at another gate than the one that was shown."""
+    """Somebody else decided first, or the item now waits at another gate than the one shown."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecisionRequest:
-    """What the page sends. `number` is the gate that was shown, so that no decision hits another draft."""
+    """What the page sends. `number` is the gate that was shown, so that no decision applies to another draft."""
 
     item: str
     number: int
@@ -54,7 +54,7 @@ class DecisionRequest:
 
 @dataclass(frozen=True, slots=True)
 class WaitingItem:
-    """A parked item, and under which name and where its project is."""
+    """A parked item, with the name and the place of its project."""
 
     project: str
     context: ReviewContext
@@ -68,19 +68,19 @@ class ReviewSource(Protocol):
     def is_fleet(self) -> bool: ...
 
     def session(self) -> AbstractContextManager[object]:
-        """Held while items are read and decided on."""
+        """Entered while items are read or decided on."""
         ...
 
     def waiting(self, *, with_documents: bool) -> list[WaitingItem]:
-        """Undecided items first, and those that are decided and have not gone on."""
+        """Undecided items first, then decided ones that have not continued yet."""
         ...
 
     def command(self, waiting: WaitingItem) -> str:
-        """What to type if its run does not pick the decision up by itself."""
+        """What to type if its run does not pick up the decision by itself."""
         ...
 
-    def tell(self, waiting: WaitingItem) -> str:
-        """Called after a decision; returns what went wrong with telling the item's run of it."""
+    def notify_run(self, waiting: WaitingItem) -> str:
+        """Tell the item's run of a decision; returns what went wrong, or an empty string."""
         ...
 
 
@@ -113,7 +113,7 @@ class HomeReviews:
             resume_command(started, UNKNOWN_FOLDER) if started else continue_command(waiting.context, parked)
         )
 
-    def tell(self, waiting: WaitingItem) -> str:
+    def notify_run(self, waiting: WaitingItem) -> str:
         return ""
 
 
@@ -137,7 +137,7 @@ class ReviewQueue:
             return self._show(self._find(item, project))
 
     def decide(self, request: DecisionRequest) -> Json:
-        """Record the decision. Raises DecidedMeanwhile if somebody else was faster."""
+        """Record the decision. Raises DecidedMeanwhile if somebody else decided first."""
         if len(request.text) > MAX_TEXT:
             raise UsageError(f"the text is longer than {MAX_TEXT:,} characters")
         with self.source.session():
@@ -151,7 +151,7 @@ class ReviewQueue:
             "run": pending.parked_item.run,
             "run_alive": self._is_run_alive(waiting),
             "command": self.source.command(waiting),
-            "warning": self.source.tell(waiting) or None,
+            "warning": self.source.notify_run(waiting) or None,
         }
 
     def _record(self, waiting: WaitingItem, request: DecisionRequest) -> ReviewDecision:
@@ -200,7 +200,7 @@ class ReviewQueue:
         }
 
     def _resume_command(self, waiting: WaitingItem) -> str | None:
-        """What to type for an item that is decided and that no run in progress continues."""
+        """What to type for a decided item that no run in progress will continue."""
         is_decided = waiting.pending.state.decision is not None
         return self.source.command(waiting) if is_decided and not self._is_run_alive(waiting) else None
 

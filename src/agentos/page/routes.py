@@ -57,7 +57,7 @@ class PageApp:
 
     @property
     def login_html(self) -> bytes:
-        """The form in it is shown only if there is a password."""
+        """Its form is shown only if there is a password."""
         page = bytes(package_file("login.html").body)
         return page.replace(b" hidden>", b">") if self.sessions.password else page
 
@@ -207,7 +207,7 @@ class PageApp:
         return view
 
     async def _json(self, function: Callable[..., Json], *arguments: object) -> Response:
-        """Call the function in a thread; its answer never contains a secret that this home knows."""
+        """Call the function in a thread; secrets known to this home are redacted from its response."""
 
         def encode() -> bytes:
             text = json.dumps(function(*arguments), ensure_ascii=False, separators=(",", ":"))

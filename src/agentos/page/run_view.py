@@ -1,4 +1,4 @@
-"""The current state of each run, read from its journal as it grows and shared by everyone who looks at it."""
+"""The current state of each run, read from its journal as it grows and shared by all viewers."""
 
 import threading
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ MAX_TOTALS = 2000  # runs
 
 @dataclass(frozen=True, slots=True)
 class JournalLine:
-    """One line of a journal; `end` is the offset behind it, by which a reader asks for what follows."""
+    """One line of a journal; `end` is the offset after it, from which a reader continues."""
 
     end: int
     text: bytes
@@ -30,7 +30,7 @@ class JournalLine:
 
     @property
     def log(self) -> LogLine | None:
-        """The line in words, if it has any."""
+        """The text of the line, if it has one."""
         return log_line(self.entry.event, self.entry.at) if self.entry else None
 
 
@@ -55,7 +55,7 @@ class RunSource(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why what is shown may be out of date, in one line; empty if it is not."""
+        """Why the view may be out of date, in one line; empty if it is current."""
         ...
 
     def update(self) -> None: ...
@@ -67,7 +67,7 @@ class RunSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalRun:
-    """A run of this home: its own process writes the folder."""
+    """A run of this home, whose own process writes the folder."""
 
     folder: Path
     problem: str = ""
@@ -101,7 +101,7 @@ class RunView:
     stopped_pid: int | None = None
     """Of a run that is stopped, also by a SIGSTOP, which it could not journal."""
     changed: dict[str, int] = field(default_factory=dict)
-    """Item -> offset behind the last event that concerned it."""
+    """Item -> offset after the last event that concerned it."""
     log: list[LogLine] = field(default_factory=list)
     lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -119,7 +119,7 @@ class RunView:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing will be added to the journal any more."""
+        """Whether nothing more will be added to the journal."""
         return not self.record.alive
 
     def refresh(self) -> bool:
@@ -128,7 +128,7 @@ class RunView:
             if self.is_over and self.offset:
                 return False
             before = (self.offset, self.record.alive, self.stopped_pid, self.problem)
-            # Liveness first: whatever a run wrote before it died is then read below.
+            # Check liveness first: whatever a run wrote before it died is then read below.
             self.source.update()
             self.record.alive = self.source.is_alive
             self.stopped_pid = self.source.stopped_pid() if self.record.alive else None
@@ -143,7 +143,7 @@ class RunView:
         return [item for item, at in self.changed.items() if at > offset]
 
     def log_lines(self, item: str = "", level: str = "", limit: int = 500) -> list[LogLine]:
-        """The newest lines, oldest first, of one item or at least of one level."""
+        """The newest lines, oldest first, of one item or of at least one level."""
         with self.lock:
             found = [line for line in self.log if line.matches(item, level)]
         return found[-limit:]
@@ -165,7 +165,7 @@ class RunView:
 
 
 def journal_lines(folder: Path, offset: int, limit: int | None = None) -> Iterator[JournalLine]:
-    """The complete lines behind `offset`, of at most about `limit` bytes."""
+    """The complete lines after `offset`, of at most about `limit` bytes."""
     try:
         with open(open_regular(folder / NAME), "rb") as file:
             file.seek(offset)
@@ -216,7 +216,7 @@ class HomeRuns:
     problem: str = ""
     _views: dict[str, RunView] = field(default_factory=dict)
     _totals: dict[str, RunStats] = field(default_factory=dict)
-    # Protects `_views` and `_totals` from requests that are answered at the same time.
+    # Protects `_views` and `_totals` from concurrent requests.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def ids(self) -> list[str]:
@@ -249,7 +249,7 @@ class HomeRuns:
 
 
 def forget_runs(known: dict[str, RunView] | dict[str, RunStats], names: list[str], limit: int) -> None:
-    """Drop what was removed and, if there are too many, the oldest; `names` are all runs, newest first."""
+    """Drop removed runs and, if there are too many, the oldest ones; `names` are all runs, newest first."""
     for gone in [run for run in known if run not in names]:
         del known[gone]
     for oldest in [run for run in names if run in known][limit:]:

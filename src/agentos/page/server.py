@@ -1,4 +1,4 @@
-"""Runs the page's web server: binds the address, says how to log in, and serves until it is stopped."""
+"""Runs the page's web server: binds the address, prints how to log in, and serves until it is stopped."""
 
 import contextlib
 import logging
@@ -30,14 +30,14 @@ from agentos.storage.home import Home
 MAX_CONNECTIONS = MAX_STREAMS + 100
 MAX_HEADERS = 16 * 1024  # bytes
 SHUTDOWN_SECONDS = 1
-LAST_EVENTS = 0.6  # seconds in which open pages still hear how the run ended
+LAST_EVENTS = 0.6  # seconds in which open pages are still told how the run ended
 PRELOADED_RUNS = 5
 NICENESS = 10  # runs come first
 
 
 @dataclass(frozen=True, slots=True)
 class FleetPlace:
-    """Where a fleet is, and which of its projects are folders of this machine."""
+    """Where a fleet is, and which of its projects are folders on this machine."""
 
     access: FleetAccess
     folders: dict[str, Path]
@@ -45,7 +45,7 @@ class FleetPlace:
 
 @dataclass(frozen=True, slots=True)
 class PageParts:
-    """What the page shows and changes: the runs of a home, or a fleet."""
+    """What the page shows and can change: the runs of a home, or a fleet."""
 
     runs: RunViews
     reviews: ReviewQueue
@@ -54,7 +54,8 @@ class PageParts:
 
 @dataclass(frozen=True, slots=True)
 class PageOptions:
-    """How to serve the page; with `fleet`, that instead of the home's runs. With `ends_with_stdin` it ends when its standard input does, as beside a run."""
+    """How to serve the page. With `fleet` it shows that fleet instead of the home's runs. With `ends_with_stdin` it
+    ends when its standard input is closed, as it does beside a run."""
 
     home: Home
     host: str = "127.0.0.1"
@@ -112,7 +113,7 @@ def _serve(
 ) -> None:
     port = listening.getsockname()[1]
     os.nice(NICENESS)
-    # What goes wrong in a request is answered to its sender; uvicorn would repeat it on the terminal.
+    # Errors in a request are reported to its sender; uvicorn would repeat them on the terminal.
     logging.getLogger("uvicorn.error").disabled = True
     server = uvicorn.Server(_config(build_app(page, HostCheck.of(options.host)), port))
     threading.Thread(target=_preload, args=(page.runs_shown,), daemon=True).start()
@@ -127,7 +128,7 @@ def _serve(
 
 
 def _end_on_signals() -> None:
-    """SIGTERM and SIGHUP end the page as Ctrl-C does: uvicorn shuts down, then raises the signal again."""
+    """End the page on SIGTERM and SIGHUP as on Ctrl-C: uvicorn shuts down, then raises the signal again."""
 
     def end(number: int, frame: object) -> None:
         raise KeyboardInterrupt
@@ -159,7 +160,7 @@ def _listen(host: str, port: int) -> socket.socket:
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listening.bind((host, port))
-        listening.listen(128)  # before the link is announced: whoever opens it at once waits a moment
+        listening.listen(128)  # before the link is printed: whoever opens it at once waits a moment
     except OSError as error:
         listening.close()
         problem = f"cannot listen on {host}:{port}: {error.strerror or error}"
@@ -174,7 +175,7 @@ def _shown_host(host: str) -> str:
 
 
 def _preload(views: RunViews) -> None:
-    """Read the newest runs before anyone asks, so that the first look is as fast as the second."""
+    """Read the newest runs in advance, so that the first view is as fast as later ones."""
     for run in views.ids()[:PRELOADED_RUNS]:
         try:
             views.find(run)
@@ -191,7 +192,7 @@ def _end_with_stdin(streams: EventStreams) -> None:
 
 @dataclass(slots=True)
 class KnownSecrets:
-    """The keys of this home, read again when their file changes. The records are redacted already: a second net."""
+    """The keys of this home, reread when their file changes. A second defence: the records are redacted already."""
 
     path: Path
     fleet: FleetAccess | None = None

@@ -1,4 +1,4 @@
-"""What the page can change: the same requests as from another terminal, the keys, and decisions."""
+"""What the page can change: requests to runs as from another terminal, keys, and decisions."""
 
 import time
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ KEY_ACTIONS = ("enable", "disable", "cooldown")
 
 
 class RunControl(Protocol):
-    """What can be done with the runs that the page shows, and the keys and machines behind them."""
+    """What can be done with the runs that the page shows, and with their keys and machines."""
 
     @property
     def is_fleet(self) -> bool: ...
 
     def request(self, view: RunView, body: Json) -> Json:
-        """Pause, resume, stop, retry, parallelism. Raises UsageError with the reason for what cannot be done."""
+        """Pause, resume, stop, retry or change the number of workers. Raises UsageError with the reason if impossible."""
         ...
 
     def keys_json(self) -> Json: ...
@@ -60,7 +60,7 @@ class HomeControl:
 
 
 def parse_request(body: Json) -> events.Request:
-    """A request in its wire form."""
+    """Decode a request."""
     try:
         request = decode(body)
     except CodecError as error:
@@ -71,7 +71,7 @@ def parse_request(body: Json) -> events.Request:
 
 
 def send_request(view: RunView, body: Json) -> Json:
-    """Send a request to the run's control socket; the answer is what it caused."""
+    """Send a request to the run's control socket; return the events that it caused."""
     try:
         replies = ask(view.folder, parse_request(body))
     except NotListening as error:

@@ -1,4 +1,4 @@
-"""Runs, items and keys as JSON for the page. Everything is taken from the run's record; nothing is computed twice."""
+"""Runs, items and keys as JSON for the page, taken from the run's record."""
 
 import time
 
@@ -88,7 +88,7 @@ def run_state(view: RunView) -> str:
 
 
 def run_view_json(view: RunView) -> Json:
-    """One run with all its items, as of `offset` in its journal."""
+    """One run with all its items, as of this `offset` in its journal."""
     with view.lock:
         titles = view.record.titles
         return {
@@ -98,7 +98,7 @@ def run_view_json(view: RunView) -> Json:
 
 
 def state_json(view: RunView, since: int) -> Json:
-    """The run as it is now, with the items that changed behind the offset `since`."""
+    """The current state of the run, with the items that changed after the offset `since`."""
     with view.lock:
         rows = view.record.stats.rows
         changed = rows if since < 0 else [item for item in view.rows_changed_since(since) if item in rows]
@@ -150,7 +150,7 @@ def _summary(view: RunView) -> Json:
 
 
 def _next_steps(view: RunView) -> list[str]:
-    """What to type next; nothing while the run goes on by itself."""
+    """What to type next; nothing while the run continues by itself."""
     stats = view.record.stats
     if stats.started is None or view.record.alive:
         return []
@@ -170,7 +170,7 @@ def _next_steps(view: RunView) -> list[str]:
 
 
 def _fleet_next_steps(stats: RunStats) -> list[str]:
-    """In whichever folder the project is: a submission does not know it."""
+    """Commands to type in the project, whose folder a submission does not know."""
     assert stats.started
     if stats.with_ending(Ending.INTERRUPTED):
         return [
@@ -241,7 +241,7 @@ def _is_open(span: Span) -> bool:
 
 
 def timeline_json(view: RunView, first: int, count: int) -> Json:
-    """The lanes of `count` items from the `first`, and those of all keys."""
+    """The lanes of `count` items, starting with number `first`, and those of all keys."""
     with view.lock:
         timeline, alive = view.record.timeline, view.record.alive
         lanes = list(timeline.items.values())[first : first + min(count, MAX_LANES)]
@@ -278,7 +278,7 @@ def log_json(lines: list[LogLine]) -> list[Json]:
 
 
 def compare_json(first: RunView, second: RunView) -> Json:
-    # In one order, whoever asks: two requests that each hold one would wait for each other for ever.
+    # Always lock in the same order: two requests that each hold one lock would otherwise deadlock.
     earlier, later = sorted((first, second), key=lambda view: view.id)
     with earlier.lock, later.lock:
         return comparison_json(first.record, second.record)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 WORKER = "agentos.worker.main:main"
 WARM_UP = "agentos.worker.main:warm_up"
-REHEARSALS = "agentos.worker.rehearsal:rehearsals"
+WARM_UP_ITEMS = "agentos.worker.warm_up_items:run_warm_up_items"
 # LangGraph uses one small part of each; together they are as much code as LangGraph itself.
 LAZY_PACKAGES = ("langgraph_sdk", "langsmith.types")
 PUBLIC_API = "api.github.com"
@@ -79,7 +79,7 @@ def _worker_spec(credentials: list[Credential], tokens: list[Secret]) -> WorkerS
         environment=worker_environment((*(credential.secret for credential in credentials), *tokens)),
         lazy=LAZY_PACKAGES,
         warm_up=WARM_UP,
-        idle=REHEARSALS,
+        idle=WARM_UP_ITEMS,
     )
 
 

@@ -1,4 +1,4 @@
-"""What a worker of a fleet says with each of its calls, for the gateway."""
+"""The headers that a fleet worker sends to the gateway with each model call."""
 
 from agentos.core.planning.worker_task import FleetTask
 from agentos.core.protocol.trace_context import TRACEPARENT, SpanContext, call_span
@@ -8,7 +8,7 @@ Headers = tuple[tuple[str, str], ...]
 
 
 def call_headers(fleet: FleetTask | None, lease: str) -> Headers:
-    """The submission's budget, which the gateway adds up over all workers, and the span of the call."""
+    """The submission's budget, which the gateway enforces across all workers, and the span of the call."""
     if fleet is None:
         return ()
     budget = () if fleet.budget is None else ((BUDGET_HEADER, f"{fleet.account}={fleet.budget!r}"),)

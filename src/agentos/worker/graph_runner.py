@@ -128,16 +128,16 @@ class GraphRunner:
 
 @dataclass(frozen=True, slots=True)
 class GraphRun:
-    """One worker's run of an item's graph."""
+    """One run of an item's graph, in one worker."""
 
     graph: Any
     runner: GraphRunner
     checkpoint: Checkpoint
     context: NodeContext
     started_at: dict[str, float] = field(default_factory=dict)
-    """When each running node of the graph itself was started, by its task's id."""
+    """When each running node of the top-level graph was started, by task id."""
     ended: set[str] = field(default_factory=set)
-    """The tasks that have ended without an error, also in subgraphs."""
+    """The tasks that have ended without an error, including those in subgraphs."""
 
     @property
     def config(self) -> Any:
@@ -173,7 +173,7 @@ class GraphRun:
                 return await self.runner.conclude(self.graph, self.config, self.checkpoint, self.context)
 
     async def _parked_item(self, questions: tuple[Question, ...]) -> ParkedItem:
-        """What a person is asked now; as noted before, if the graph waits for the same as before."""
+        """What a person is asked now; the earlier note if the graph still waits for the same thing."""
         request = gate_request(questions[0])
         if request is None:
             noted = await self._noted_request()
@@ -199,7 +199,7 @@ class GraphRun:
         return unpack(ParkedItem, json.loads(parking)).request if parking else None
 
     async def _still_parked(self) -> tuple[Question, ...]:
-        """The breakpoint of a subgraph at which an earlier worker has parked the item."""
+        """The breakpoint in a subgraph at which an earlier worker parked the item."""
         noted = await self._noted_request()
         stopped = await stopped_inside(self.graph, self.config) if noted and noted.is_breakpoint else ()
         return stopped if noted and stopped and stopped[0].id == noted.questions[0].id else ()
@@ -209,14 +209,15 @@ class GraphRun:
         return None if text is None else unpack(ReviewDecision, json.loads(text))
 
     async def _answered_first(self, questions: tuple[Question, ...]) -> tuple[Question, ...]:
-        """The questions that have a recorded answer, or all of them if none has: after a crash, one parallel branch may wait for a recorded answer and another for a new one."""
+        """The questions with a recorded answer; all of them if none has one. After a crash, one parallel branch may
+        wait for a recorded answer and another for a new one."""
         parking = await self.checkpoint.noted(PARKING)
         decision = await self._decision(unpack(ParkedItem, json.loads(parking))) if parking else None
         answered = {answer.question for answer in decision.answers} if decision else set()
         return tuple(question for question in questions if question.id in answered) or questions
 
     async def _invoke(self, graph_input: Any, is_resumed: bool) -> Outcome | None:
-        """Run to the next gate or to the end; returns an outcome only if stopped on the way."""
+        """Run to the next gate or to the end; return an outcome only if stopped before that."""
         from langgraph.errors import GraphDrained, GraphRecursionError, NodeCancelledError
         from langgraph.runtime import RunControl
 

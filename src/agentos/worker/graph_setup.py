@@ -14,7 +14,7 @@ from agentos.workflows.base import GraphOptions
 
 @contextlib.asynccontextmanager
 async def runnable_graph(found: Any, saver: Any, store_path: Path) -> AsyncIterator[Any]:
-    """The graph with our saver. A store that lives in memory becomes the project's, which outlives workers."""
+    """The graph with our saver. An in-memory store is replaced by the project's, which outlives workers."""
     compiled = found.compile() if hasattr(found, "compile") else found
     async with contextlib.AsyncExitStack() as stack:
         changes: dict[str, Any] = {"checkpointer": saver}
@@ -24,7 +24,7 @@ async def runnable_graph(found: Any, saver: Any, store_path: Path) -> AsyncItera
 
 
 def run_context(graph: Any, options: GraphOptions) -> Any:
-    """The run's context: what the workflow gives, or the defaults of the graph's context schema."""
+    """The run's context: from the workflow, or the defaults of the graph's context schema."""
     schema, given = getattr(graph, "context_schema", None), options.context
     if schema is None or (given is not None and not isinstance(given, dict)):
         return given
@@ -47,7 +47,7 @@ def step_limit(graph: Any, options: GraphOptions) -> int | None:
 
 
 def _is_in_memory(store: Any) -> bool:
-    """Whether it is LangGraph's InMemoryStore. One with a search index is kept: ours would need its embeddings."""
+    """Whether it is LangGraph's InMemoryStore. One with a search index is kept, because ours would need its embeddings."""
     if store is None:
         return False
     from langgraph.store.memory import InMemoryStore

@@ -40,7 +40,7 @@ from agentos.workflows.plugin import Plugin
 from agentos.workflows.redo import REPLACES, fingerprint, is_redo
 from agentos.workflows.registry import load_workflow
 
-# Something else lies in the place of a file or folder, or it may not be used: another attempt finds the same.
+# A path is of the wrong type or not accessible: another attempt would find the same.
 PERMANENT_ERRORS = (errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS)
 
 TAKEN_OVER = Outcome(Ending.HELD_BY_OTHER_RUN, error="another worker of the fleet has taken it over")
@@ -73,7 +73,7 @@ async def run_item(
 
 
 def _failure(error: BaseException, echo: Say, retry_on: RetryOn | None) -> Outcome:
-    """What an error means for its item. Transient if trying again may help."""
+    """What an error means for its item; transient if another attempt may help."""
     match error:
         case InvalidSpec() | ItemError():
             return failed(str(error), error.details)
@@ -100,13 +100,13 @@ def _failure(error: BaseException, echo: Say, retry_on: RetryOn | None) -> Outco
 
 
 def exit_failure(error: SystemExit) -> Outcome:
-    """A node that called `sys.exit`: its text is the reason."""
+    """The failure of a node that called `sys.exit`; its text is the reason."""
     said = str(error.code) if isinstance(error.code, str) else f"its code called sys.exit({error.code or ''})"
     return failed(said, error_details(SystemExit().with_traceback(error.__traceback__)))
 
 
 async def _claim(task: WorkerTask, store: ItemStore, channel: Channel) -> Claim | Outcome:
-    """The item's claim. Waits while the store takes no writes, such as a disk too full to create a lock file."""
+    """Claim the item. Waits while the store takes no writes, for example because the disk is too full for a lock file."""
     is_waiting = False
     while True:
         try:
@@ -133,7 +133,7 @@ class RunsGraph(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RunnerParts:
-    """What an item runner works with: the item's workflow, its models and its graph."""
+    """What an item runner needs: the item's workflow, models and graph."""
 
     workflow: Plugin
     session: ModelSession
@@ -152,7 +152,7 @@ def load_parts(
 
 
 class ItemRunner:
-    """Runs the graph of one claimed item, and repeats it from its checkpoint after the store took no writes."""
+    """Runs the graph of one claimed item, and resumes it from its checkpoint once the store takes writes again."""
 
     def __init__(
         self, task: WorkerTask, store: ItemStore, claim: Claim, parts: "RunnerParts", echo: Say
@@ -189,7 +189,7 @@ class ItemRunner:
             listener.cancel()
 
     def _count_recovered_answers(self) -> None:
-        """Before anything else: an item that starts over loses its answers, and what they cost stays spent."""
+        """Called before anything else: an item that starts over loses its answers, but what they cost stays spent."""
         task = self._task
         if task.runs and (answers := self._store.kept_answers()):
             for call in uncounted_calls(task.item.id, answers, Path(task.runs), task.run):
@@ -200,7 +200,7 @@ class ItemRunner:
         verdict = await self._earlier_verdict()
         if verdict and not (self._task.redo and self._claim.is_first):
             await self._store.clean_up(self._tidy)
-            if self._outcome:  # recorded, although the store could not confirm it
+            if self._outcome:  # it was recorded, although the store could not confirm that
                 return self._outcome
             if self._claim.is_retry:
                 return Outcome(Ending.FINISHED, verdict, earlier_attempt=True)
@@ -217,7 +217,7 @@ class ItemRunner:
         return outcome
 
     async def _earlier_verdict(self) -> Verdict | None:
-        """An item with problems has none: it fails with its problems instead."""
+        """None for an item with problems, which fails with these problems instead."""
         if self._item.problems:
             return None
         project = self._store.documents.root
@@ -227,7 +227,7 @@ class ItemRunner:
         )
 
     async def _run_graph(self) -> Outcome:
-        """Run from the checkpoint, or from the start if the item's text has changed since."""
+        """Run from the checkpoint, or from the start if the item's text has changed since then."""
         while True:
             self._session.restart_graph()
             async with self._store.open() as checkpoint:
@@ -247,7 +247,7 @@ class ItemRunner:
         return digest in (None, self._item.digest)
 
     def _replaced(self) -> str:
-        """The fingerprint of the approved documents that this item replaces; a fleet's verdicts are in Postgres."""
+        """The fingerprint of the approved documents that this item replaces; empty on a fleet."""
         project = self._store.documents.root
         if self._item.problems or self._task.fleet:
             return ""
@@ -259,6 +259,6 @@ class ItemRunner:
 
 
 def _exit_if_channel_lost(listener: "asyncio.Task[None]") -> None:
-    """A worker that no longer hears its coordinator (out of memory, or a bug) would wait forever."""
+    """A worker whose channel is lost (out of memory, or a bug) would wait forever."""
     if not listener.cancelled() and listener.exception():
         os._exit(1)

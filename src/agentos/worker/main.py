@@ -65,16 +65,16 @@ def main(connection: socket.socket) -> None:
     items, reports = list[str](), connection.dup()
     try:
         asyncio.run(_run_task(connection, items))
-    except SystemExit as error:  # from a node: it ends the event loop, whatever waits for the node
+    except SystemExit as error:  # from a node: it ends the event loop at once
         if wants_traceback():
             traceback.print_exc()
         _report_exit(reports, items, error)
 
 
 def _leave_signals_to_the_coordinator() -> None:
-    """Ignore what a terminal sends to all processes, by a handler: it ends with this process.
+    """Handle the signals that a terminal sends to all processes by doing nothing.
 
-    Signals that are ignored as such stay ignored in children, which could then not be ended.
+    Not SIG_IGN: children would inherit it and could not be interrupted.
     """
     worker = os.getpid()
 
@@ -123,7 +123,7 @@ def _item_store(task: WorkerTask) -> ItemStore:
 
 
 class FleetChannel:
-    """Sends events under the name that the item has on its machine: two projects of a fleet may have an LLD-42."""
+    """Sends events under the item's name on this machine, because two projects of a fleet may both have an LLD-42."""
 
     def __init__(self, channel: Channel, key: str) -> None:
         self._channel = channel
@@ -137,7 +137,7 @@ class FleetChannel:
 
 
 def _print(text: str) -> None:
-    """In one write: nodes in threads say things at the same time."""
+    """In a single write, because nodes in several threads may print at the same time."""
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 
@@ -145,7 +145,7 @@ def _print(text: str) -> None:
 def _import_tracers() -> None:
     """Import LangChain's tracers without building their pydantic models, since nothing is traced.
 
-    Pydantic then builds a model at its first use. `defer_build` can be set for all of them only on the base class.
+    Pydantic then builds a model on first use. `defer_build` can be set for all of them only on the base class.
     """
     from pydantic import BaseModel
 

@@ -25,11 +25,11 @@ from agentos.workflows.current_item import Correct, current_task, is_running_on
 
 STORE_POLL_INTERVAL = 0.5  # seconds
 KEEP_TRIES = 4
-"""How often a stopped item tries to keep an answer; its node is cancelled 2 s after the stop."""
+"""How often a stopped item tries to store an answer; its node is cancelled 2 s after the stop."""
 
 
 class ModelSession:
-    """Everything that item runner and graph runner share while an item is at work.
+    """Everything that item runner and graph runner share while an item is running.
 
     `ask` and `complete` call a model with a leased key and keep the answer in the checkpoint before returning it, so
     that no answer is paid for twice. `listen` must run beside it: it delivers the leases, sets `stopping` when the
@@ -57,18 +57,18 @@ class ModelSession:
         self._asked: dict[str, set[str]] = {}
         self._counts: Counter[str] = Counter()
         self._used: dict[str, set[str]] = {}
-        """The answers that each task of the graph got in this process; and the tasks for which a model was asked."""
+        """The answers that each task of the graph got in this process, and the tasks that called a model."""
         self._paid: set[str] = set()
 
     def send(self, event: WorkerEvent) -> None:
         self._channel.send(event)
 
     def restart_graph(self) -> None:
-        """The graph runs again from its checkpoint: the calls that it repeats get the answers that are kept."""
+        """Prepare for running the graph again from its checkpoint: repeated calls get the stored answers."""
         self._counts.clear()
 
     async def ask(self, checkpoint: Checkpoint, name: str, request: ModelRequest) -> ModelResponse:
-        """The answer to the call of this name and prompt in this task of the graph; on disk when this returns."""
+        """The answer to the call with this name and prompt in this task of the graph; on disk when this returns."""
         if not is_running_on(self._loop):
             raise ItemError(
                 f"context.ask({name!r}) was called in an event loop of its own, such as asyncio.run makes: "
@@ -94,11 +94,11 @@ class ModelSession:
     ) -> ModelResponse:
         """The answer to the next call with this prompt in this task of the graph; on disk when this returns.
 
-        A task that runs again after a crash makes the same calls, so it gets the answers in the same order. An answer
-        that `correct` still rejects after it was asked for once more is returned, but not kept: the next attempt asks anew.
+        A task that runs again after a crash makes the same calls, so it gets the same answers in the same order. If
+        `correct` also rejects the second answer, that is returned but not kept, so the next attempt asks again.
         """
         if not task:
-            # A thread that a node started itself: the newest checkpoint stands for the step that it is part of.
+            # In a thread that a node started itself, the newest checkpoint identifies the step.
             newest = await checkpoint.saver.aget_tuple({"configurable": {"thread_id": self._store.thread_id}})
             task = newest.checkpoint["id"] if newest else ""
         counted = f"{task} {_digest(request)}"
@@ -141,7 +141,7 @@ class ModelSession:
             self._pending.discard(call.key)
 
     async def _keep(self, checkpoint: Checkpoint, note: str, text: str) -> None:
-        """An answer that was paid for waits in memory while the disk is full, also for some time after a stop."""
+        """Store an answer. While the disk is full, a paid answer waits in memory, even for some time after a stop."""
         tries_left = KEEP_TRIES
         while True:
             try:
@@ -157,16 +157,16 @@ class ModelSession:
                     await asyncio.sleep(STORE_POLL_INTERVAL)
 
     async def forget(self, checkpoint: Checkpoint, *names: str) -> None:
-        """Drop the answers to the calls of these names in this task, so that they are asked again."""
+        """Drop the answers to the calls with these names in this task, so that the model is asked again."""
         for name in names:
             for key in self._asked.pop(f"{name} {current_task()}", ()):
                 await checkpoint.forget(f"answer {key}")
 
     async def drop_useless(self, checkpoint: Checkpoint, ended: set[str], *, at_once: bool) -> bool:
-        """Drop the answers of the tasks that have not ended, which failed on them; returns whether there were any.
+        """Drop the answers of unfinished tasks, which failed on them; return whether there were any.
 
-        Unless `at_once`, those of a task that asked a model itself are kept: the code may be at fault, and once it is
-        corrected, they are of use. A task that had every answer from an earlier attempt has now failed on them twice.
+        Unless `at_once`, the answers of a task that called a model itself are kept: they will be useful if its code was
+        at fault and is corrected. A task that had all its answers from an earlier attempt has now failed on them twice.
         """
         failed = {task for task in self._used if task not in ended and (at_once or task not in self._paid)}
         keys = [key for task in failed for key in self._used.pop(task)]
@@ -175,7 +175,7 @@ class ModelSession:
         return bool(keys)
 
     async def _drop(self, checkpoint: Checkpoint, key: str, name: str) -> None:
-        """Allow one repeat of a call whose stored answer is unusable; fail the second time, to avoid paying endlessly."""
+        """Repeat a call whose stored answer is unusable once; fail the second time, to avoid paying endlessly."""
         if await checkpoint.noted(f"dropped {key}") is not None:
             raise ItemError(
                 f"the stored answer to {name} is unusable for the second time",
@@ -196,13 +196,13 @@ class ModelSession:
                 case StopWorker():
                     self.stopping.set()
                 case None:
-                    # The coordinator is gone: no worker may outlive it, and everything finished is on disk.
+                    # The coordinator is gone. No worker may outlive it, and everything finished is on disk.
                     os._exit(1)
                 case _:
                     pass
 
     async def wait_for_store(self) -> bool:
-        """Wait until the store takes writes again, as when there is space on the disk; False if stopped meanwhile."""
+        """Wait until the store takes writes again, for example after space was freed; False if stopped meanwhile."""
         place = await self._store.unavailable()
         self.send(DiskFull(self._item, place or self._store.place))
         # At least one pause: the failed write may need more space than the probe does.
@@ -217,7 +217,7 @@ class ModelSession:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """A model call of a task of the graph; `key` is what its answer is kept by."""
+    """A model call of a task of the graph; its answer is stored under `key`."""
 
     task: str
     key: str

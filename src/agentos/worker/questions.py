@@ -1,4 +1,4 @@
-"""What a stopped graph asks a person: its interrupts, its breakpoints, and the input that resumes it."""
+"""What a stopped graph asks a person: its interrupts and breakpoints, and the input that resumes it."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from agentos.core.protocol.codec import CodecError, pack, unpack
 
 
 async def open_questions(graph: Any, config: Any) -> tuple[Question, ...]:
-    """Every interrupt that has no answer yet; without one, the breakpoints before and after which the graph stops."""
+    """Every unanswered interrupt; if there is none, the breakpoints before or after which the graph has stopped."""
     snapshot = await graph.aget_state(config)
     if not snapshot.next:
         return ()
@@ -30,7 +30,7 @@ async def open_questions(graph: Any, config: Any) -> tuple[Question, ...]:
 
 
 async def stopped_inside(graph: Any, config: Any) -> tuple[Question, ...]:
-    """The breakpoint of a subgraph at which the graph has stopped, if it has."""
+    """The breakpoint in a subgraph at which the graph has stopped, if there is one."""
     snapshot = await graph.aget_state(config, subgraphs=True)
     while snapshot.next:
         inner = next(
@@ -45,7 +45,8 @@ async def stopped_inside(graph: Any, config: Any) -> tuple[Question, ...]:
 
 
 async def finished_tasks(saver: Any, snapshot: Any) -> set[str]:
-    """The tasks of the current step, also in subgraphs, that have ended: LangGraph announces them, but does not run them."""
+    """The tasks of the current step, including those in subgraphs, that have ended: LangGraph reports them but does not
+    run them again."""
     from langgraph.checkpoint.base import WRITES_IDX_MAP
 
     found = await saver.aget_tuple(snapshot.config)
@@ -127,7 +128,7 @@ def gate_request(question: Question) -> GateRequest | None:
 
 
 def json_text(value: object) -> str:
-    """The value as JSON; what JSON has no type for, by its fields, or else as text."""
+    """The value as JSON; objects without a JSON type are represented by their fields, or else as text."""
     return json.dumps(value, ensure_ascii=False, default=_plain)
 
 

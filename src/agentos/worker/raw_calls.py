@@ -1,4 +1,4 @@
-"""Notices calls to model providers that do not use the key pool, and says so once per host."""
+"""Detects calls to model providers that bypass the key pool, and reports them once per host."""
 
 import sys
 from collections.abc import Callable
@@ -23,8 +23,8 @@ SUFFIXES = (".openai.azure.com", "-aiplatform.googleapis.com")
 class RawCalls:
     """Watches which hosts this process looks up.
 
-    A provider's host that no lease leads to is called with a key that a node has from somewhere else. Calls to a host that
-    leases lead to as well cannot be told apart.
+    If no lease refers to a provider's host, a node calls it with a key from elsewhere. Calls to a host that leases also
+    refer to cannot be told apart.
     """
 
     def __init__(self, say: Callable[[str], None]) -> None:
@@ -32,7 +32,7 @@ class RawCalls:
         self._known: set[str] = set()
 
     def start(self) -> None:
-        """From now on for the life of this process: an audit hook cannot be removed."""
+        """Start watching, for the rest of this process: an audit hook cannot be removed."""
         sys.addaudithook(self._on_audit_event)
 
     def allow(self, lease: GrantLease) -> None:
@@ -53,7 +53,7 @@ class RawCalls:
 
 
 class WatchedChannel:
-    """A worker's channel that tells `RawCalls` of each lease."""
+    """A worker's channel that reports each lease to `RawCalls`."""
 
     def __init__(self, channel: Channel, raw_calls: RawCalls) -> None:
         self._channel = channel

@@ -1,4 +1,4 @@
-"""Which errors of a graph are tried again, and which of them depend on the model's answers."""
+"""Which errors of a graph are retried, and which of them depend on the model's answers."""
 
 from agentos.workflows.base import RetryOn
 
@@ -14,7 +14,7 @@ REPEATED_ERRORS = (
     ),
     *(RecursionError, SyntaxError, TypeError, ValueError),
 )
-"""Raised by the code itself: another attempt, with the same kept answers, raises them again."""
+"""Raised by the code itself: another attempt with the same stored answers would raise them again."""
 
 
 def is_tried_again(error: BaseException, retry_on: RetryOn | None) -> bool:

@@ -1,4 +1,4 @@
-"""Reads a graph's state from its checkpoint as it was: objects of the user's own types, by name, never by pickle."""
+"""Restores a graph's state from its checkpoint, including objects of the user's own types: by name, never by pickle."""
 
 import enum
 import importlib.util
@@ -23,7 +23,7 @@ class OwnModules:
     package: str
 
     def defines(self, module: str, name: str) -> bool:
-        """Whether this is a data type of one of these modules, which is imported if need be."""
+        """Whether this is a data type of one of these modules, which is imported if necessary."""
         if not self._is_own(module):
             return False
         found = getattr(importlib.import_module(module), name, None)
@@ -57,7 +57,7 @@ class StateSerializer(JsonPlusSerializer):
         self._inner = JsonPlusSerializer(allowed_msgpack_modules=None)
         self._types = types
         self._own = own
-        # A refused type is reported as an error of the item, with the way to allow it.
+        # A refused type becomes an error of the item, which says how to allow it.
         logging.getLogger("langgraph.checkpoint.serde.jsonplus").addFilter(_is_not_about_blocked_types)
 
     def dumps_typed(self, value: Any) -> tuple[str, bytes]:
@@ -70,7 +70,7 @@ class StateSerializer(JsonPlusSerializer):
             ) from error
 
     def with_msgpack_allowlist(self, types: Iterable[tuple[str, ...] | type]) -> "StateSerializer":
-        """LangGraph adds the types in the schema of a subgraph."""
+        """Called by LangGraph to add the types in the schema of a subgraph."""
         self._inner = self._inner.with_msgpack_allowlist(types)
         return self
 
@@ -105,7 +105,7 @@ class StateSerializer(JsonPlusSerializer):
 
 
 def schema_types(graph: Any, extra: Iterable[type]) -> set[tuple[str, ...]]:
-    """The types named in the schemas of a compiled graph and its subgraphs, and those that the user lists."""
+    """The types in the schemas of a compiled graph and its subgraphs, and those that the user has listed."""
     from langgraph._internal._serde import collect_allowlist_from_schemas
 
     found: set[tuple[str, ...]] = {(kind.__module__, kind.__name__) for kind in extra}

@@ -1,4 +1,4 @@
-"""What a graph streams while it runs, as whole lines for the item's log: `get_stream_writer` and models' tokens."""
+"""Turns what a graph streams (`get_stream_writer`, models' tokens) into whole lines for the item's log."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +10,12 @@ from agentos.worker.questions import json_text
 
 
 def custom_line(value: object) -> str:
-    """The line for what a node gave to its stream writer."""
+    """The line for what a node passed to its stream writer."""
     return value if isinstance(value, str) else json_text(value)
 
 
 class TokenLog(BaseCallbackHandler):
-    """Logs the text of models that a node streams from, line by line. It makes no model stream that does not."""
+    """Logs the text of models that a node streams from, line by line. Does not turn other calls into streams."""
 
     run_inline = True
 

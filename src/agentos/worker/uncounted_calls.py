@@ -1,4 +1,4 @@
-"""Finds the calls that were paid for and kept, but that a killed run did not live to count."""
+"""Finds calls whose answers were paid for and stored, but which a killed run could not count any more."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ Kind = TypeVar("Kind", AnswerRecovered, CallCompleted, LeaseReleased, RunEnded)
 
 
 def uncounted_calls(item: str, answers: Iterable[str], runs: Path, own_run: str) -> list[AnswerRecovered]:
-    """The calls behind an item's kept answers whose runs were killed before they, or a later run, counted them."""
+    """The calls behind an item's stored answers that neither their own, killed run nor a later run has counted."""
     by_run: dict[str, dict[str, AnswerRecovered]] = defaultdict(dict)
     for text in answers:
         with contextlib.suppress(CodecError, ValueError, KeyError, TypeError, RecursionError):
@@ -39,7 +39,7 @@ def uncounted_calls(item: str, answers: Iterable[str], runs: Path, own_run: str)
 
 
 def _counted_leases(run: Path, item: str) -> set[str]:
-    """A release and the call that it completes are two lines: the run may have been killed between them."""
+    """A release and the completed call are separate lines: the run may have been killed between writing them."""
     completed = Counter(event.usage for event in _events(run, CallCompleted) if event.item == item)
     counted = set()
     for event in _events(run, LeaseReleased):

@@ -1,4 +1,4 @@
-"""Checks a structured answer against the schema that was asked for, and words the request for a better one."""
+"""Checks a structured answer against the requested schema, and builds the request for a corrected one."""
 
 from dataclasses import dataclass, replace
 from string import Template
@@ -12,12 +12,12 @@ from agentos.core.text.json_schema import schema_problem
 from agentos.workflows.chat_messages import parsed_arguments
 from agentos.workflows.node_context import load_prompt_file
 
-MAX_ERRORS = 3  # of a validation, in the request for a better answer
+MAX_ERRORS = 3  # validation errors quoted in the request for a corrected answer
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerSchema:
-    """The schema of a structured answer: the parameters of the one tool that the model must call."""
+    """The schema of a structured answer: the parameters of the single tool that the model must call."""
 
     name: str
     parameters: dict[str, Any]
@@ -30,7 +30,7 @@ class AnswerSchema:
         return cls(function["name"], function.get("parameters") or {}, schema if is_model else None)
 
     def problem(self, response: ModelResponse) -> str:
-        """Why the answer does not follow the schema, in a few words; empty if it does."""
+        """Why the answer violates the schema, in a few words; empty if it does not."""
         calls = [call for call in response.tool_calls if call.name == self.name]
         if not calls:
             return f"it does not call {self.name}"
@@ -46,7 +46,7 @@ class AnswerSchema:
         return ""
 
     def better_request(self, request: ModelRequest, response: ModelResponse) -> ModelRequest | None:
-        """The conversation with the answer and what is wrong with it; None if nothing is."""
+        """The conversation extended by the answer and what is wrong with it; None if the answer is valid."""
         if not (problem := self.problem(response)):
             return None
         words = Template(load_prompt_file("tool_again.md")).safe_substitute(problem=problem, name=self.name)

@@ -1,4 +1,4 @@
-"""Hands the pieces of a streamed answer from the item's event loop to the node that reads them."""
+"""Passes the pieces of a streamed answer from the item's event loop to the node that reads them."""
 
 import asyncio
 import concurrent.futures
@@ -15,9 +15,9 @@ Begin = Callable[[OnPiece], Call]
 def stream_from(
     item: CurrentItem, begin: Begin, instead: str
 ) -> Generator[AnswerPiece | ModelResponse, None, None]:
-    """The pieces, then the whole answer, for synchronous code in another thread than the item's event loop.
+    """Yield the pieces, then the whole answer, for synchronous code outside the thread of the item's event loop.
 
-    A reader that stops early ends the call: its key is free again, and nothing is kept.
+    A reader that stops early ends the call, which frees its key; nothing is kept.
     """
     if is_running_on(item.loop):
         raise ItemError(f"a synchronous model call in an async node would block it: write {instead}")
@@ -29,13 +29,13 @@ def stream_from(
             yield piece
         yield call.result()
     except concurrent.futures.CancelledError as error:
-        raise asyncio.CancelledError from error  # as for a call that is awaited
+        raise asyncio.CancelledError from error  # as with an awaited call
     finally:
         call.cancel()
 
 
 async def astream_from(item: CurrentItem, begin: Begin) -> AsyncGenerator[AnswerPiece | ModelResponse, None]:
-    """The same for asynchronous code, also in an event loop of its own."""
+    """The same for asynchronous code, even in a different event loop."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Queue[AnswerPiece | None] = asyncio.Queue()
     call: asyncio.Future[ModelResponse]
@@ -52,11 +52,11 @@ async def astream_from(item: CurrentItem, begin: Begin) -> AsyncGenerator[Answer
         while (piece := await arrived.get()) is not None:
             yield piece
         if call.cancelled():
-            # The run stops, and the call had no key yet: wait here until the graph is cancelled.
+            # The run is stopping, and the call has no key yet: wait here until the graph is cancelled.
             await asyncio.sleep(STOP_TIMEOUT)
         yield await call
     finally:
         call.cancel()
         await asyncio.wait([call])
         if not call.cancelled():
-            call.exception()  # whoever reads the stream has it already, or does not want it
+            call.exception()  # the reader already has it, or does not want it

@@ -64,7 +64,7 @@ class WorkflowMembers(Protocol):
     """Folders in the project that hold the items. A folder that has one of them is a project."""
 
     uses_code: bool = False
-    """Whether its nodes want `NodeContext.code`: then the project's code is indexed before the first worker starts."""
+    """Whether its nodes use `NodeContext.code`: if so, the project's code is indexed before the first worker starts."""
 
     gates: tuple[Gate, ...] = ()
     """The gates that its graph has and `--review` can ask for. `interrupt()` needs none: it always parks the item."""
@@ -76,7 +76,7 @@ class WorkflowMembers(Protocol):
     """Environment variables that its nodes need, such as the key of a tool; others that look like secrets are withheld."""
 
     uses_gateway: bool = False
-    """Whether its nodes call models of their own: then the variables that SDKs read lead to a gateway of the run."""
+    """Whether its nodes create models themselves: if so, the variables that SDKs read lead to the run's gateway."""
 
     def candidates(self, project: Path) -> list[Candidate]:
         """All items with their status, in the order in which to process them. Must not write anything."""
@@ -95,7 +95,7 @@ class WorkflowMembers(Protocol):
         return {}
 
     def skipped(self, project: Path) -> list[SkippedFile]:
-        """Files that a user may take for items but that are not, to be listed with the reason. By default, none."""
+        """Files that look like items but are not, to be listed with the reason. By default, none."""
         return []
 
     def prepare(self, documents: Documents) -> None:
@@ -120,7 +120,7 @@ class WorkflowMembers(Protocol):
 
 
 class Workflow(WorkflowMembers, Protocol):
-    """Base class of workflows, and the way to run a graph that exists already.
+    """Base class of workflows, and the way to run an existing graph.
 
     Members with a default body are optional. Inherit from this class to get the defaults, or pass any class, object or
     module that has the required members: agentos fills in the rest. For a graph that knows nothing of agentos, use
@@ -154,8 +154,8 @@ class Workflow(WorkflowMembers, Protocol):
 
         `items` is a pattern inside the project, or several. `input` returns the graph's input for an item. `output`
         returns the documents to write when the graph has ended, by their path in the project. `env` names the environment
-        variables that the nodes need. With `gateway`, models that the graph makes itself find the run's keys. `name` and `prefix`
-        come from the folder of the items unless they are given. `GraphOptions` describes the others.
+        variables that the nodes need. With `gateway`, models that the graph creates itself use the run's keys. `name`
+        and `prefix` default to the name of the items' folder. `GraphOptions` describes the others.
         """
         from agentos.workflows.graph_workflow import GraphSpec, GraphWorkflow
 
@@ -165,7 +165,7 @@ class Workflow(WorkflowMembers, Protocol):
 
 
 def _archive_lineage(documents: Documents, name: str) -> None:
-    """Keeps the lineage of earlier runs of the same item: the new one gets a numeric suffix."""
+    """Archive the lineage under a numeric suffix if earlier runs of the item left one there."""
     if not documents.exists(f"{LINEAGE_ACTIVE}/{name}"):
         return
     taken = set(documents.names(LINEAGE_DONE))

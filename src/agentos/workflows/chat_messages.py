@@ -19,9 +19,9 @@ def system_text(messages: list[BaseMessage]) -> str:
 
 
 def chat_turns(messages: list[BaseMessage]) -> tuple[ChatTurn, ...]:
-    """The conversation without its instructions."""
+    """The conversation without its system messages."""
     turns: list[ChatTurn] = []
-    names: dict[str, str] = {}  # of the tools, by the id of the call
+    names: dict[str, str] = {}  # of tools, by the id of their call
     for message in messages:
         match message:
             case SystemMessage():
@@ -51,7 +51,7 @@ def tool_spec(tool: dict[str, Any]) -> ToolSpec:
 
 
 def tool_choice_word(choice: object) -> str:
-    """LangChain's words for it, and those of the vendors, as ours."""
+    """Translate LangChain's and the vendors' tool choices into ours."""
     match choice:
         case None | False | "" | "auto":
             return ""
@@ -86,14 +86,14 @@ def answer_message(response: ModelResponse) -> AIMessage:
 
 
 def piece_message(piece: AnswerPiece) -> AIMessageChunk:
-    """A piece of an answer that is arriving."""
+    """A piece of an answer that is still arriving."""
     if piece.call is None:
         return AIMessageChunk(content=piece.text)
     return AIMessageChunk(content="", tool_call_chunks=[_call_chunk(piece.call, piece.position)])
 
 
 def last_message(response: ModelResponse, *, is_out: bool) -> AIMessageChunk:
-    """The end of a streamed answer: all of it, unless its pieces are out already."""
+    """The last message of a streamed answer: the whole answer, unless its pieces have been passed on already."""
     chunks = [] if is_out else [_call_chunk(call, index) for index, call in enumerate(response.tool_calls)]
     return AIMessageChunk(
         content="" if is_out else response.text,
@@ -150,7 +150,7 @@ def _calls(message: AIMessage) -> tuple[ToolCall, ...]:
 
 
 def _text(message: BaseMessage) -> str:
-    """The message's text; raises for a picture or another part that is not text, rather than dropping it."""
+    """The message's text. Raises for an image or any other part that is not text, rather than dropping it."""
     for block in message.content if isinstance(message.content, list) else ():
         kind = "text" if isinstance(block, str) else str(block.get("type", ""))
         if kind not in TEXT_BLOCKS:

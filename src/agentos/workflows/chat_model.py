@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 OPTIONS = ("temperature", "max_tokens", "effort")
 CALL_OPTIONS = (*OPTIONS, "tools", "tool_choice", "stop")
-_SCHEMA = "answer_schema"  # the option with which `with_structured_output` hands over what to check
+_SCHEMA = "answer_schema"  # the option in which `with_structured_output` passes the schema to check
 
 
 class LeasedChatModel(BaseChatModel):
@@ -50,8 +50,8 @@ class LeasedChatModel(BaseChatModel):
 
     Each call leases a key of the pool. Tokens and cost count for the item that makes the call, and for `--budget`. An
     answer is kept in the item's checkpoint before it is returned: a node that runs again after a crash gets the same
-    answers to the same prompts, and only a call that had no answer yet is repeated. A streamed answer arrives in pieces,
-    as the provider sends them; if it is cut, the stream ends with an error.
+    answers to the same prompts, and only a call that had no answer yet is repeated. A streamed answer arrives in
+    pieces, as the provider sends them; if it is cut, the stream raises an error.
 
     Use it inside `agentos run`: elsewhere there is no pool, and a call raises an error.
     """
@@ -85,7 +85,7 @@ class LeasedChatModel(BaseChatModel):
         **kwargs: Any,
     ) -> "Runnable[LanguageModelInput, AIMessage]":
         """The same model with these tools. `tool_choice` is "auto", "any", "none" or a tool's name."""
-        # Structured output passes what it is for; LangChain wants it for tracing only.
+        # Passed by structured output; LangChain needs it for tracing only.
         kwargs.pop("ls_structured_output_format", None)
         _check_options(kwargs, CALL_OPTIONS)
         formatted = [convert_to_openai_tool(tool) for tool in tools]
@@ -97,8 +97,8 @@ class LeasedChatModel(BaseChatModel):
     ) -> "Runnable[LanguageModelInput, dict[str, Any] | BaseModel]":
         """The same model with answers of this schema.
 
-        An answer that does not follow it is asked for once more. If that does not help, the parser's error is raised,
-        and neither answer is kept, so that another attempt asks anew. With `include_raw` every answer is returned.
+        If an answer violates it, the model is asked once more. If that does not help, the parser's error is raised and
+        neither answer is kept, so that another attempt asks again. With `include_raw` every answer is returned.
         """
         model = self.model_copy()
         model._checks_answers = not include_raw
@@ -186,7 +186,7 @@ class LeasedChatModel(BaseChatModel):
 
 
 def leased_chat_model(role: str, options: Mapping[str, Any]) -> LeasedChatModel:
-    """The model of a role. An option that no provider would get is a TypeError, and so is a value of the wrong type."""
+    """The model of a role. Raises TypeError for an unknown option or a value of the wrong type."""
     of_langchain = BaseChatModel.model_fields
     _check_options({name: value for name, value in options.items() if name not in of_langchain}, OPTIONS)
     try:

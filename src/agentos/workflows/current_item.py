@@ -1,4 +1,5 @@
-"""Finds the item that the running code works on: how `agentos.model` reaches its worker without being handed anything."""
+"""Finds the item that the running code works on, so that `agentos.model` reaches its worker without being passed a
+context."""
 
 import asyncio
 import concurrent.futures
@@ -11,17 +12,17 @@ from typing import Any, Protocol
 from agentos.core.errors import ItemError
 from agentos.core.protocol.ports import ModelRequest, ModelResponse, OnPiece
 
-STOP_TIMEOUT = 30.0  # seconds; the graph of a run that stops is cancelled long before
+STOP_TIMEOUT = 30.0  # seconds; a stopping run cancels its graphs long before that
 Call = Coroutine[Any, Any, ModelResponse]
 Correct = Callable[[ModelResponse], ModelRequest | None]
-"""The request for a better answer than this one; None if this one is right."""
+"""Returns the request for a corrected answer; None if this answer is valid."""
 
 
 class Complete(Protocol):
-    """Calls a model for a task of the graph, or for none: an empty string.
+    """Calls a model for a task of the graph; the task is empty outside of one.
 
-    `on_piece` gets the pieces of the answer as they arrive; none if the answer was kept from an earlier attempt. An
-    answer that is not right is asked for once more, as `correct` says, unless its pieces are out already.
+    `on_piece` gets the pieces of the answer as they arrive; none if the answer was kept from an earlier attempt. If
+    `correct` rejects the answer, the model is asked once more, unless pieces of it have been passed on already.
     """
 
     def __call__(
@@ -43,14 +44,14 @@ class CurrentItem:
 
 
 _current: contextvars.ContextVar[CurrentItem] = contextvars.ContextVar("agentos_current_item")
-# The items at work in this process: one, or several with the inline engine. For threads that a node started itself,
-# which have no context variables. Only its event loops' threads change it, each its own entry.
+# The items running in this process: one, or several with the inline engine. For threads that a node started itself,
+# which have no context variables. Each event loop's thread changes only its own entry.
 _active: dict[str, CurrentItem] = {}
 
 
 @contextlib.contextmanager
 def entered(item: CurrentItem) -> Iterator[None]:
-    """Make this the current item of everything that runs inside."""
+    """Make this the current item of everything that runs inside the block."""
     token = _current.set(item)
     _active[item.id] = item
     try:
@@ -68,7 +69,7 @@ def current_item() -> CurrentItem | None:
 
 
 def current_task() -> str:
-    """The task of the graph in which this code runs: the same again after a crash. Empty outside of a node."""
+    """The graph's task that runs this code; its id stays the same after a crash. Empty outside of a node."""
     from langgraph.runtime import get_runtime
 
     try:
@@ -80,9 +81,9 @@ def current_task() -> str:
 
 
 def wait_for(item: CurrentItem, call: Call, instead: str) -> ModelResponse:
-    """The result of a call, for synchronous code in another thread than the item's event loop.
+    """Wait for the result of a call in synchronous code, outside the thread of the item's event loop.
 
-    In the loop's own thread it would wait for itself for ever: there it raises an error that says what to write `instead`.
+    In the loop's own thread this would deadlock, so it raises an error that says what to write `instead`.
     """
     if is_running_on(item.loop):
         call.close()
@@ -90,19 +91,19 @@ def wait_for(item: CurrentItem, call: Call, instead: str) -> ModelResponse:
     try:
         return asyncio.run_coroutine_threadsafe(call, item.loop).result()
     except concurrent.futures.CancelledError as error:
-        # Stopped while it waited for a key: for the graph the same as for a call that is awaited.
+        # Stopped while waiting for a key: to the graph, this looks like an awaited call.
         raise asyncio.CancelledError from error
 
 
 async def result_of(item: CurrentItem, call: Call) -> ModelResponse:
-    """The same for asynchronous code, also in an event loop of its own, as asyncio.run makes one."""
+    """The same for asynchronous code, even in an event loop that asyncio.run created."""
     if is_running_on(item.loop):
         try:
             return await call
         except asyncio.CancelledError:
             if (task := asyncio.current_task()) and not task.cancelling():
-                # The run stops, and the call had no key yet. LangChain takes a call that cancels itself for an answer, so
-                # wait here until the graph is cancelled.
+                # The run is stopping, and the call has no key yet. LangChain mistakes a call that cancels itself for an
+                # answer, so wait here until the graph is cancelled.
                 await asyncio.sleep(STOP_TIMEOUT)
             raise
     return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call, item.loop))

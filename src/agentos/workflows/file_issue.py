@@ -29,7 +29,7 @@ TRIES = 100
 
 @dataclass(frozen=True, slots=True)
 class Filing:
-    """An issue to be filed. `origin` marks the issue, so that a second attempt finds it instead of filing it again."""
+    """An issue to file. `origin` marks the issue, so that a second attempt finds it instead of filing it again."""
 
     origin: str
     slug: str
@@ -67,7 +67,7 @@ def title_of(body: str, fallback: str) -> str:
 
 
 def labels_of(filing: Filing) -> list[str]:
-    """The brief's labels, then those in the draft's own Labels section; anything that is not a label is dropped."""
+    """The brief's labels, then those in the draft's Labels section; anything that is not a label is dropped."""
     section = _LABELS_SECTION.search(without_front_matter(filing.body))
     parts = re.split(r"[,;]", section[1]) if section else []
     drafted = [label for part in parts if _LABEL.fullmatch(label := part.strip(" -*`\t"))]
@@ -82,7 +82,7 @@ def taken_numbers(project: Path) -> set[int]:
 
 
 def _design_numbers(project: Path) -> set[int]:
-    """Numbers that have a design. One whose issue is gone stays taken: a new issue must not inherit its design."""
+    """Numbers that have a design, even if its issue is gone: a new issue must not inherit that design."""
     found = (
         re.fullmatch(r"LLD-(\d{1,9})\.md", path.name) for path in (project / "docs/lld").glob("*/LLD-*.md")
     )
@@ -131,16 +131,16 @@ class NumberingPlan:
 
 
 def plan_numbers(project: Path) -> NumberingPlan:
-    """Next free numbers in the order of the names. Reads only.
+    """Plan the next free numbers in the order of the file names.
 
-    A number is never one that an issue or a design has. A file whose front matter cannot be read is left alone, since
-    its number may be in there.
+    Writes nothing. Numbers of existing issues and designs are never reused. A file with unreadable front matter is left
+    alone, since its number may be in there.
     """
     taken = taken_numbers(project)
     renamings, left = [], []
     skipped = [file for file in skipped_files(project, ISSUES) if file.reason is not SkipReason.SUBFOLDER]
     pages = [(file, read_page(project / file.source, project)) for file in skipped]
-    # A file that is not named .md may have a number of its own, which no other may get first.
+    # A file with another suffix than .md may have a number already, which no other file may get first.
     highest = max([0, *taken, *(page.number for _, page in pages if page.number is not None)])
     for file, page in pages:
         path = page.path
@@ -156,7 +156,7 @@ def plan_numbers(project: Path) -> NumberingPlan:
 
 
 def number_issues(documents: Documents) -> NumberingPlan:
-    """Renames the files, under the lock that filing an issue takes too. Can be repeated after a crash."""
+    """Rename the files, under the same lock as filing an issue. Can be repeated after a crash."""
     with documents.numbering():
         plan = plan_numbers(documents.root)
         for renaming in plan.renamings:
@@ -165,11 +165,11 @@ def number_issues(documents: Documents) -> NumberingPlan:
 
 
 def _renaming(path: Path, own: int | None, taken: set[int], first: int) -> Renaming | None:
-    """None if no name can give the file a number of its own: it has one that another file has too, or all are used up."""
+    """None if no unique number is possible: the file's number belongs to another file too, or all numbers are used up."""
     if own is not None:
         names = [(own, f"{path.stem}.md")] if own not in taken else []
     else:
-        # A few tries: before a stem that begins with digits, a number can look like a part of a date.
+        # May take several tries: before a stem that begins with digits, a number can look like part of a date.
         names = [(number, f"{number:03}-{path.stem}.md") for number in range(first, first + TRIES)]
     for number, name in names:
         has_number = own is not None or file_number(Path(name)) == number

@@ -20,7 +20,7 @@ from agentos.workflows.node_context import NodeContext
 DONE_RECORDS = ".agentos/done"
 OUTPUT_EXAMPLE = "out/name.md"
 MAX_SOURCE = 64 * 1024 * 1024  # bytes of one item's file
-# Numbers in files have at most nine digits; those of files without one are made from their path and are larger.
+# Numbers in file names have at most nine digits; the number of a file without one is derived from its path and larger.
 _FIRST_MADE_NUMBER = 10**9
 _WILDCARD = re.compile(r"[*?\[]")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
@@ -80,8 +80,8 @@ class GraphSpec:
 class GraphWorkflow(Workflow):
     """What `Workflow.from_graph` returns.
 
-    An item is finished when its graph has ended and its documents are written: a record of them is kept in
-    `.agentos/done`, and the item is pending again when one of them is deleted.
+    An item is finished when its graph has ended and its documents are written. They are recorded in `.agentos/done`; if
+    one of them is deleted, the item is pending again.
     """
 
     def __init__(self, spec: GraphSpec) -> None:
@@ -139,7 +139,7 @@ class GraphWorkflow(Workflow):
         return Conclusion()
 
     def tidy(self, documents: Documents, number: int) -> None:
-        """There is no lineage to move."""
+        """Nothing to do: there is no lineage to move."""
 
     def _record(self, item: Item) -> str:
         return f"{DONE_RECORDS}/{self.name}/{item.id}.json"
@@ -179,7 +179,7 @@ def _graph_item(item: Item, root: Path) -> GraphItem:
 
 
 def _literal_folder(pattern: str) -> str:
-    """The folder before the first wildcard; raises for a pattern that leads out of the project."""
+    """The folder before the first wildcard. Raises for a pattern that leads outside the project."""
     path = PurePosixPath(pattern)
     if not pattern or path.is_absolute() or ".." in path.parts:
         raise BrokenWorkflow(
@@ -199,7 +199,7 @@ def _default_name(folder: str) -> str:
 
 
 def _safe_name(source: str, folders: tuple[str, ...]) -> str:
-    """The file's path below the folder of the items; with a hash of it where it had to be changed to be an id."""
+    """The file's path below the items' folder, as an id; with a hash appended if the path had to be changed."""
     folder = next((folder for folder in folders if source.startswith(f"{folder}/")), "")
     name = source.removeprefix(f"{folder}/").removesuffix(PurePosixPath(source).suffix)
     safe = _UNSAFE.sub("-", without_accents(name)).strip("-.")[:40]

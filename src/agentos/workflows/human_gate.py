@@ -10,13 +10,13 @@ PERSON = "a person"
 
 
 class HumanGate:
-    """A gate on a draft or on a verdict; the state's `stage` says which of the two is up for decision."""
+    """A gate on a draft or on a verdict; the state's `stage` says which of the two is to be decided."""
 
     def __init__(self, context: NodeContext) -> None:
         self._context = context
 
     async def human(self, state: State) -> State:
-        """Passes through unless this gate was requested with `--review` or the item is already parked here."""
+        """Pass through unless this gate was requested with `--review` or the item is already parked here."""
         request = _gate_request(state)
         if (decision := self._context.decision(request)) is None:
             return {}
@@ -25,7 +25,7 @@ class HumanGate:
         return {**saved, **_apply(decision, request, {**state, **saved}), "decision_count": request.number}
 
     def _save(self, decision: ReviewDecision, request: GateRequest, state: State) -> State:
-        """Writes the person's edit and feedback to the lineage. Idempotent, since the node may run again."""
+        """Write the person's edit and feedback to the lineage. Idempotent, since the node may run again."""
         context, lineage_count, saved = self._context, state["lineage_count"], State()
         if decision.draft is not None:
             lineage_count += 1
@@ -57,7 +57,7 @@ def _gate_request(state: State) -> GateRequest:
 
 
 def _apply(decision: ReviewDecision, request: GateRequest, state: State) -> State:
-    """What the decision changes. A person overrules both the reviewer and --max-iterations."""
+    """What the decision changes in the state. A person overrules both the reviewer and --max-iterations."""
     unreviewed = state.get("unreviewed_count", 0) + (request.gate is Gate.DRAFT)
     reviewer = _with_person(state.get("reviewer", ""), "then")
     match decision.action, request.gate:

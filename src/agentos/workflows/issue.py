@@ -165,7 +165,7 @@ async def _file(context: NodeContext, draft: str) -> str:
 
 
 def _check_filing(project: Path) -> None:
-    """Fails before any model call is paid for if the issue could not be written in the end."""
+    """Fail before any model call is paid for if the issue could not be written at the end."""
     for folder in (ISSUES, DONE):
         path = project / folder
         check_folder(path, project)
@@ -176,7 +176,7 @@ def _check_filing(project: Path) -> None:
 
 
 def brief_numbers(project: Path) -> dict[str, int]:
-    """File name -> number: the one in the name, else the one assigned earlier, else the next free one."""
+    """File name -> number: from the name, else the one assigned earlier, else the next free one."""
     names = [path.name for folder in (ACTIVE, DONE) for path in markdown_files(project / folder, project)]
     numbers = {name: number for name in names if (number := file_number(Path(name))) is not None}
     assigned = _assigned(project)
@@ -189,7 +189,7 @@ def brief_numbers(project: Path) -> dict[str, int]:
 
 
 def assign_numbers(documents: Documents) -> None:
-    """Records the numbers of briefs whose names have none: one file per number, never rewritten."""
+    """Record the numbers of briefs whose names have none: one file per number, never rewritten."""
     with documents.numbering():
         assigned = _assigned(documents.root)
         for name, number in brief_numbers(documents.root).items():

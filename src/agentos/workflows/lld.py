@@ -49,7 +49,7 @@ class LldWorkflow:
     gates = (Gate.DRAFT, Gate.VERDICT)
 
     def __init__(self, pages: Sequence[Page] | None = None) -> None:
-        """`pages` are the issues of a project that does not keep them as files; then any folder is a project."""
+        """`pages` are the issues of a project that does not keep them as files; any folder can then be a project."""
         self._pages = pages
         if pages is not None:
             self.folders = (".",)
@@ -57,7 +57,7 @@ class LldWorkflow:
     def candidates(self, project: Path) -> list[Candidate]:
         folders = (APPROVED, REVISION)
         documents = {name for folder in folders for name in list_folder(project / folder, project)}
-        # Lazily, page by page: all the texts together may not fit into memory.
+        # Lazily, page by page, because all texts together may not fit into memory.
         files = (read_page(path, project) for path in markdown_files(project / ISSUES, project))
         pages = files if self._pages is None else self._pages
         found = [self._candidate(project, page, documents) for page in pages if page.number is not None]
@@ -77,7 +77,7 @@ class LldWorkflow:
     def status(self, project: Path, item: Item) -> ItemStatus:
         name = document_name(item.number)
         if os.path.exists(f"{project}/{APPROVED}/{name}"):
-            # Even without review metadata: then a person wrote it, and it must not be overwritten.
+            # Even without review metadata: a person wrote it then, and it must not be overwritten.
             return ItemStatus.APPROVED
         revision = read_metadata(project / REVISION / name, project)
         if revision is None:

@@ -16,8 +16,8 @@ from agentos.regular_files import FileTooLarge, UnsafeFile, list_folder, read_re
 MAX_BYTES = 1024 * 1024
 # libyaml recurses in C: a document nested some 20,000 levels deep crashes the process.
 MAX_YAML = 8192  # characters
-# A line that begins with hashes, or one of words that is underlined. Before a line of dashes, a list item, a quote,
-# a table row or a fence is not a heading.
+# A line that begins with hashes, or an underlined line of text. A list item, quote, table row or fence before a line of
+# dashes is not a heading.
 _HEADING = re.compile(
     r"^(?:#{1,6}[ \t]+(?P<hashes>\S.*)|(?P<underlined> {0,3}(?![#>|`~+*\s-]|[0-9]+[.)])\S.*)\n {0,3}(?:=+|-+)[ \t]*)$",
     re.MULTILINE,
@@ -35,7 +35,7 @@ _DATES = (
     re.compile(r"(?:19|20|21)[0-9]{2}(?P<month>[0-9]{2})(?P<day>[0-9]{2})(?![0-9])"),
 )
 MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdown", ".mkd")
-# Files that a person may take for an issue or a brief; anything else in the folder is an attachment.
+# Files that look like an issue or a brief; anything else in the folder is an attachment.
 _DOCUMENT_SUFFIXES = (*MARKDOWN_SUFFIXES, "", ".mdx", ".txt", ".text", ".rst", ".org", ".adoc")
 _TOML_ERROR = re.compile(r"(.*) \(at line (\d+), column \d+\)")
 _NUMBER_LINE = re.compile(r"^number\s*[:=]", re.MULTILINE)
@@ -43,9 +43,10 @@ _NUMBER_LINE = re.compile(r"^number\s*[:=]", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A parsed file. `problems` lists the reasons why it cannot be a spec; empty for a usable page.
+    """A parsed file.
 
-    `is_readable` is False if the file or its front matter cannot be read: then number, state and labels are guesses.
+    `problems` lists why it cannot be a spec; empty for a usable page. `is_readable` is False if the file or its front
+    matter cannot be read: number, state and labels are guesses then.
     """
 
     path: Path
@@ -99,7 +100,7 @@ def file_number(path: Path) -> int | None:
 
 
 def _is_date(found: re.Match[str] | None) -> bool:
-    """Also with day and month in the American order."""
+    """Whether it is a date, in either order of day and month."""
     if found is None:
         return False
     month, day = sorted((int(found["month"]), int(found["day"])))

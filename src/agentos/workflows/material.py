@@ -1,7 +1,7 @@
-"""What a draft and its review get to see besides their source, and the mechanical check of a draft.
+"""What the drafter and the reviewer see besides the source, and the mechanical check of a draft.
 
-`Material` has nothing to show; `CodeMaterial` shows the project's code to a design, `RelatedMaterial` shows an issue what
-exists already.
+`Material` shows nothing, `CodeMaterial` adds the project's code to the prompts for a design, `RelatedMaterial` adds
+existing issues and designs to the prompts for an issue.
 """
 
 import hashlib
@@ -20,18 +20,18 @@ from agentos.codebase.words import words
 from agentos.workflows.node_context import LineageFile, NodeContext
 
 MAX_CHECKS = 2
-"""Rounds of the check for one draft; they are not reviews."""
+"""Rounds of the mechanical check for one draft; they do not count as reviews."""
 _SHOWN_CHANGES = 5
 _RELATED_ISSUES, _RELATED_DESIGNS = 5, 2
 _SHOWN_DUPLICATES = 3
-_COMPARABLE_WORDS = 8  # a brief with fewer words is like too many issues
+_COMPARABLE_WORDS = 8  # a brief with fewer words resembles too many issues
 _EXCERPT = 600  # characters of a related document
 DUPLICATE = 0.6
-"""Share of an issue's distinctive words from which another issue may be the same."""
+"""Share of an issue's distinctive words above which another issue may be a duplicate."""
 
 
 class CodeState(TypedDict, total=False):
-    """What the graph's state remembers of the shown code.
+    """What the graph's state keeps about the code that was shown.
 
     project, code: the shown texts, kept with the item's lineage.
     code_snapshot, code_commit: where they come from.
@@ -49,7 +49,7 @@ class Material:
     """The base: no variables, no check."""
 
     async def prepare(self, state: CodeState, source: str) -> CodeState:
-        """What to add to the state before the next prompt is made."""
+        """What to add to the state before the next prompt is built."""
         return {}
 
     def texts(self, state: CodeState, source: str) -> Mapping[str, str]:
@@ -61,19 +61,19 @@ class Material:
         return None
 
     def facts(self, state: CodeState, draft: str, source: str) -> str:
-        """What is known about a draft without a model, for its reviewer."""
+        """Facts about a draft for its reviewer, found without a model."""
         return ""
 
 
 class CodeMaterial(Material):
-    """The project's code for a design, and the check of every path and symbol that the design names."""
+    """Shows the project's code to a design, and checks every path and symbol that the design names."""
 
     def __init__(self, context: NodeContext, own_design: str) -> None:
         self._context = context
         self._own_design = own_design
 
     async def prepare(self, state: CodeState, source: str) -> CodeState:
-        """Builds the context once per snapshot; a later one replaces it and says so."""
+        """Build the context once per snapshot; report when a later snapshot replaces it."""
         code = self._context.code
         if code is None:
             return {}
@@ -116,14 +116,14 @@ class CodeMaterial(Material):
         return "\n".join(lines)
 
     def _keep(self, name: str, text: str) -> LineageFile:
-        """Beside the numbered files, because it is material and not a step of the document."""
+        """Written beside the numbered files, because it is not a step of the document."""
         path, content = f"{self._context.lineage}/{name}.md", text.encode("utf-8", "replace")
         self._context.folder.write(path, content)
         return {"path": path, "sha256": hashlib.sha256(content).hexdigest()}
 
 
 class RelatedMaterial(Material):
-    """The issues and designs that are nearest to a brief, so that nothing is filed twice."""
+    """Shows the issues and designs that are most similar to a brief, so that nothing is filed twice."""
 
     def __init__(self, context: NodeContext, issues: str, designs: str) -> None:
         self._context = context
@@ -153,9 +153,10 @@ class RelatedMaterial(Material):
         return "\n".join(found)
 
     def duplicates(self, draft: str, source: str) -> list[str]:
-        """The issues that may be the same as the drafted one, each with its title and how near it is.
+        """The issues that may duplicate the drafted one, each with its title and similarity.
 
-        The brief is compared too: a person's issue is often as short as a brief, and says much less than a draft.
+        The brief is compared too, because a person's issue is often as short as a brief, and says much less than a
+        draft.
         """
         brief = f"{self._context.item.title}\n{source}"
         compared = [draft, brief] if len(set(words(brief))) >= _COMPARABLE_WORDS else [draft]

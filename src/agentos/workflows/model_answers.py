@@ -1,4 +1,4 @@
-"""Asks for drafts and reviews, and once more if the answer is cut, empty or unreadable; then fails by name."""
+"""Asks for drafts and reviews, and asks once more if an answer is cut, empty or unreadable; then fails the item."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from agentos.core.protocol.results import FinishReason
 from agentos.core.text.answer_text import apply_revision, has_sections, unwrap
 from agentos.workflows.node_context import NodeContext
 
-WORDS_PER_TOKEN = 0.6  # of Markdown in English
+WORDS_PER_TOKEN = 0.6  # for English Markdown
 FIXES = {
     FinishReason.LENGTH: "raise max_output_tokens in agentos.toml, or split the item",
     FinishReason.FILTERED: "the provider withheld it: change the text, or choose another model",
@@ -20,7 +20,7 @@ NO_SECTION = "contains no section that begins with ## and its heading"
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A draft as the model gave it. `problem` says why it cannot be used; empty if it can."""
+    """A draft as the model wrote it. `problem` says why it cannot be used; empty if it can."""
 
     text: str
     model: str
@@ -43,7 +43,7 @@ class GivenReview:
 async def ask_for_draft(
     context: NodeContext, call: str, request: ModelRequest, previous: str
 ) -> WrittenDraft:
-    """A whole document. A revision contains only the sections that change; the rest of `previous` is kept."""
+    """Return a whole document. A revision contains only the changed sections; the rest of `previous` is kept."""
     draft = await _draft(context, call, request, previous)
     if draft.problem:
         context.say(f"The answer {draft.problem}: asking once more")
@@ -59,7 +59,7 @@ async def ask_for_draft(
 async def ask_for_review(
     context: NodeContext, call: str, request: ModelRequest, earlier: Sequence[int]
 ) -> GivenReview:
-    """A review that answers for each earlier point."""
+    """Return a review that says for each earlier point whether it is resolved."""
     try:
         return await _review(context, call, request, earlier)
     except UnreadableReview as error:

@@ -42,7 +42,7 @@ PROMPT_VARIABLES: dict[str, tuple[str, ...]] = {
     "issue_draft.md": ("source", "draft", "feedback", "length", "related", "check"),
     "issue_review.md": ("source", "draft", "verdict", "related", "check"),
 }
-"""The variables that each built-in prompt may use, the first of which it has to use."""
+"""The variables that each built-in prompt may use; the first one is required."""
 SYSTEM, SHARED, ITEM, ROUND = "system", "shared", "item", "round"
 _DIVIDER = re.compile(rf"<!-- ({SHARED}|{ITEM}|{ROUND}) -->")
 
@@ -55,11 +55,11 @@ class Tracker(Protocol):
         ...
 
     async def refresh(self) -> None:
-        """Reads the issues that were filed since the run started, so that `related` knows them too."""
+        """Read the issues that were filed since the run started, so that `related` includes them."""
         ...
 
     def related(self, text: str, count: int) -> list[RelatedDocument]:
-        """The tracker's issues that are nearest to the text, best first."""
+        """The tracker's issues that are most similar to the text, best first."""
         ...
 
     async def file(self, filing: Filing, say: Say) -> str:
@@ -161,9 +161,9 @@ class NodeContext:
     def model_request(self, role: str, name: str, **texts: str) -> ModelRequest:
         """The prompt `name` as a request to the model of the role.
 
-        Lines of a prompt file that say `<!-- shared -->`, `<!-- item -->` and `<!-- round -->` divide it by how often
-        it changes: the instructions, sent as system message, then what all items share, what all calls of an
-        item share, and the rest. Providers cache prompts by their beginning. A file without such lines is one message.
+        The lines `<!-- shared -->`, `<!-- item -->` and `<!-- round -->` divide a prompt file by how often its parts
+        change: first the instructions, sent as the system message, then what all items share, what all calls of an item
+        share, and the rest. Providers cache prompts by prefix. A file without such lines becomes one message.
         """
         parts = split_prompt(self._prompt_template(f"{name}.md"))
         filled = {part: self._fill(text, texts).strip() for part, text in parts.items()}
@@ -171,7 +171,7 @@ class NodeContext:
         return ModelRequest(role, filled[ROUND], system=filled.get(SYSTEM, ""), context=context)
 
     def uses_variable(self, name: str, variable: str) -> bool:
-        """Whether the prompt `name` inserts this variable; a project's own version might leave it out."""
+        """Whether the prompt `name` inserts this variable; a project's own version may omit it."""
         return f"${variable}" in self._prompt_template(f"{name}.md").replace("{", "").replace("}", "")
 
     def _fill(self, template: str, texts: Mapping[str, str]) -> str:
@@ -180,7 +180,7 @@ class NodeContext:
         return Template(template).safe_substitute({key: _escape_tags(text) for key, text in texts.items()})
 
     def has_own_prompt(self, name: str) -> bool:
-        """Whether the project replaces the prompt `name` by its own."""
+        """Whether the project replaces the prompt `name` with its own."""
         return f"{name}.md" in list_folder(self.root / PROJECT_PROMPTS, self.root)
 
     def _prompt_template(self, file: str) -> str:
@@ -230,7 +230,7 @@ def _escape_tags(text: str) -> str:
 
 @functools.cache
 def load_prompt_file(name: str) -> str:
-    """The text of one file; read once per process and shared with processes forked from it."""
+    """The text of one file; read once per process and shared with the processes forked from it."""
     return (resources.files("agentos.workflows") / "prompts" / name).read_text("utf-8")
 
 

@@ -88,7 +88,7 @@ class Plugin:
         return found
 
     def graph(self, context: NodeContext) -> Any:
-        """A StateGraph, or a compiled graph with everything that it was compiled with."""
+        """A StateGraph, or a compiled graph with all its compile options."""
         found = self._call("graph", context)
         if not hasattr(found, "nodes") or not (hasattr(found, "compile") or hasattr(found, "astream")):
             raise self._unexpected("graph", found, "a langgraph graph")
@@ -136,7 +136,7 @@ class Plugin:
             return function(*arguments)
         except (AgentosError, KeyboardInterrupt):
             raise
-        except BaseException as error:  # SystemExit and the like too: they must not end the run
+        except BaseException as error:  # including SystemExit and the like, which must not end the run
             raise _broken(self.origin, f"{method}() raised {error_location(error)}") from error
 
     def _check_names(self) -> None:
@@ -151,7 +151,7 @@ class Plugin:
     def _check_item(self, item: Item) -> None:
         has_number = type(item.number) is int and item.number >= 0
         number = item.number if has_number else "NUMBER"
-        # A file without a number has a name instead, which must not be taken for another item's number.
+        # A file without a number has a name, which must not be mistaken for another item's number.
         rest = item.id.removeprefix(f"{self.prefix}-")
         is_named = rest != item.id and not rest.isdecimal()
         is_known = has_number and (is_named or rest == str(number))

@@ -9,11 +9,11 @@ from agentos.regular_files import UnsafeFile, read_regular
 from agentos.workflows.base import WorkflowMembers
 
 REPLACES = "replaces"
-"""The note with the fingerprint of the documents that a redo replaces."""
+"""Name of the note that holds the fingerprint of the documents that a redo replaces."""
 
 
 def fingerprint(workflow: WorkflowMembers, project: Path, item: Item) -> str:
-    """A hash of the item's approved documents as they are now."""
+    """A hash of the current content of the item's approved documents."""
     found = hashlib.sha256()
     for name in workflow.approved_documents(project, item):
         try:
@@ -25,7 +25,8 @@ def fingerprint(workflow: WorkflowMembers, project: Path, item: Item) -> str:
 
 
 def is_redo(notes: Mapping[str, str], workflow: WorkflowMembers, project: Path, item: Item) -> bool:
-    """Whether an approved item with these checkpoint notes is being redone: the documents that it replaces are unchanged."""
+    """Whether an approved item with these checkpoint notes is being redone, which holds as long as the documents that
+    it replaces are unchanged."""
     if REPLACES not in notes or notes.get("node") == FINISHED:
         return False
     return notes[REPLACES] == fingerprint(workflow, project, item)

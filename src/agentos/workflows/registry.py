@@ -22,7 +22,7 @@ BUILT_IN = {
 
 
 def find_workflow(name: str, project: Path) -> Plugin:
-    """Loads the workflow of this name, and no other."""
+    """Load only the workflow of this name."""
     if name in BUILT_IN:
         return _load(BUILT_IN[name])
     if ":" in name:
@@ -40,12 +40,12 @@ def find_workflow(name: str, project: Path) -> Plugin:
 
 
 def workflow_names() -> list[str]:
-    """Every name that can be typed. Loads no workflow."""
+    """Every name that can be typed; loads no workflow."""
     return [*BUILT_IN, *sorted({entry.name for entry in _entry_points()} - set(BUILT_IN))]
 
 
 def load_workflow(origin: str, modules: str) -> Plugin:
-    """Loads a workflow in a worker process. `modules` is the project folder if the workflow may be there, or empty."""
+    """Load a workflow in a worker process. `modules` is the project folder if the workflow may be there, otherwise empty."""
     if modules:
         _append_to_path(modules)
     return _load(origin)
@@ -77,7 +77,7 @@ def _checked_origin(name: str, project: Path) -> str:
 
 
 def _append_to_path(folder: str) -> None:
-    """Makes the project's modules importable. Last on the path, so that they cannot shadow installed ones."""
+    """Make the project's modules importable; last on the path, so that they cannot shadow installed ones."""
     if folder not in sys.path:
         sys.path.append(folder)
         importlib.invalidate_caches()

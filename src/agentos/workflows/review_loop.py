@@ -35,7 +35,7 @@ NOTES_MEANING = (
 class State(CodeState, total=False):
     """The graph's state, in JSON types only: documents are files, referenced by path and hash.
 
-    round: number of the current draft, from 1; node events report it.
+    round: number of the current draft, counted from 1; node events report it.
     stage: what a person can decide on next, a draft or a verdict.
     decision_count: decisions that a person has made.
     unreviewed_count: drafts that a person sent back or rejected before the reviewer saw them.
@@ -69,7 +69,7 @@ Node = Callable[[State], Awaitable[State]]
 
 @dataclass(frozen=True, slots=True)
 class LengthRule:
-    """How long a document should be: so many words for each word of its source, within bounds."""
+    """How long a document should be: a number of words per word of its source, within bounds."""
 
     words_per_word: float
     least: int
@@ -108,7 +108,7 @@ class ReviewLoop:
         }
 
     async def draft(self, state: State) -> State:
-        """Write a draft; what the mechanical check finds in it goes back to the drafter before anybody reviews it."""
+        """Write a draft; findings of the mechanical check go back to the drafter before the draft is reviewed."""
         context, number = self._context, state["round"] + 1
         source = context.read_lineage(state["source"])
         prepared = await self._material.prepare(state, source)
@@ -133,7 +133,7 @@ class ReviewLoop:
             if result is None or not result.findings or check_round == MAX_CHECKS:
                 break
             if result.findings == found_before:
-                break  # a third draft would not help either: leave it to the reviewer
+                break  # another draft would not help: leave the findings to the reviewer
             found_before = list(result.findings)
             check_round += 1
             count += 1
@@ -159,7 +159,7 @@ class ReviewLoop:
         earlier = open_points(state)
         name = f"{self._kind}_review"
         source, draft = context.read_lineage(state["source"]), context.read_lineage(state["draft"])
-        # A project's own prompt that does not show the earlier points gets no answer for them.
+        # A project's own prompt may not show the earlier points, and then gets no answers to them.
         asked = [point.number for point in earlier] if context.uses_variable(name, "verdict") else []
         request = replace(
             context.model_request(
@@ -174,7 +174,7 @@ class ReviewLoop:
             schema=review_schema(with_points=bool(asked)),
         )
         given = await ask_for_review(context, f"review-{number}", request, asked)
-        # Such a prompt does not tell the reviewer either that it came too late with something new.
+        # Nor does such a prompt tell the reviewer that new points come too late.
         revision = (
             Revision(context.read_lineage(state["reviewed"]), draft)
             if asked and "reviewed" in state
@@ -211,7 +211,7 @@ class ReviewLoop:
         return ""
 
     def _feedback(self, state: State) -> str:
-        """The latest verdict and everything that people wrote as it is; of older verdicts one line each."""
+        """The latest verdict and everything that people wrote, verbatim; one line for each older verdict."""
         files = state["feedback"]
         verdicts = [file for file in files if file["path"].endswith("-verdict.md")]
         texts = [
@@ -237,7 +237,7 @@ class ReviewLoop:
         )
 
     def approved_document(self, state: State) -> str:
-        """The approved draft, with what its later reviews noted too late to block it."""
+        """The approved draft, with the notes that came too late to block it."""
         draft = self._context.read_lineage(state["draft"])
         notes = dict.fromkeys(str(unpack(ReviewIssue, note)) for note in state.get("notes", []))
         if not notes:
@@ -252,7 +252,7 @@ class ReviewLoop:
 
 
 def reviews(state: State) -> int:
-    """The number of reviews so far: one per round, except where a person decided first."""
+    """The number of reviews so far: one per round, except for rounds that a person decided first."""
     return state["round"] - state.get("unreviewed_count", 0)
 
 
@@ -271,9 +271,10 @@ class Routes:
 
 @dataclass(frozen=True, slots=True)
 class _LeafNode:
-    """A node without subgraphs: an object, because LangGraph searches the code of functions for them.
+    """A node without subgraphs.
 
-    That search takes longer than everything else about building a graph.
+    An object rather than a function, because LangGraph searches the code of functions for subgraphs, which takes longer
+    than everything else in building a graph.
     """
 
     run: Node
@@ -284,7 +285,7 @@ class _LeafNode:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """A route as an object: LangGraph evaluates the annotations of a function, with all of the state's fields."""
+    """A route as an object, because LangGraph evaluates the annotations of functions, including all fields of the state."""
 
     choose: Callable[[State], str]
 
@@ -374,7 +375,7 @@ def read_metadata(path: Path, root: Path | None = None) -> ReviewMetadata | None
     """The metadata of a document that agentos wrote; None for any other file. `root` is the project."""
     found: dict[str, object] = {}
     try:
-        # The end may be cut off within a character; the metadata is at the start.
+        # The cut may split a character; the metadata is at the start.
         first, *lines = read_start(path, root, _MAX_METADATA).decode("utf-8", "replace").split("\n")
         if first != FENCE:
             return None

@@ -1,4 +1,4 @@
-"""What the gateway has to know about a provider's wire format, and the errors that it sends in that format."""
+"""What the gateway needs to know about a provider's wire format, and the errors that it sends in that format."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -17,7 +17,7 @@ JSON = ("content-type", "application/json")
 
 
 class GatewayError(Enum):
-    """The errors that the gateway sends itself, with their HTTP status."""
+    """The gateway's own errors, with their HTTP status."""
 
     INVALID = 400
     TOKEN = 401
@@ -31,7 +31,7 @@ class GatewayError(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StreamError:
-    """An error inside a response with status 200; `status` is the one it would have had on its own."""
+    """An error inside a response with status 200; `status` is what it would have had as a response of its own."""
 
     status: int
     body: Any
@@ -71,7 +71,7 @@ class GatewayDialect:
 
 
 def mapping(value: object) -> Mapping[str, Any]:
-    """The value if it is a JSON object, else an empty one."""
+    """The value if it is a JSON object, otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
@@ -89,7 +89,7 @@ def send_error(  # noqa: PLR0913 - two of them optional
     retry_after: float | None = None,
     headers: Headers = (),
 ) -> None:
-    """Sends an error in the provider's format; with `retry_after` the call is to be repeated, and keeps its place."""
+    """Send an error in the provider's format. With `retry_after` the caller may retry, and keeps its place in line."""
     body = dialect.error_body(error, _prefixed(message), retry_after)
     hint: Headers = ()
     if retry_after is not None:

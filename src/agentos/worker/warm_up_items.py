@@ -1,8 +1,8 @@
-"""Rehearsals in the fork server: it runs a made-up item, so that workers find code and caches as after their first items.
+"""Warm-up items: the idle fork server runs made-up items, so that workers start with specialized code and filled caches.
 
 Python compiles and specializes code while it runs, and libraries fill caches. A worker runs one item and ends, so it
-would do all of that again, each time on pages that it must copy first. Nothing of a rehearsal is kept: documents and
-checkpoint are in memory, answers are canned, no connection is opened and no file is written.
+would do all of that again, each time on pages that it has to copy first. A warm-up item leaves nothing behind: its
+documents and checkpoint are in memory, the answers are canned, no connection is opened and no file is written.
 """
 
 import asyncio
@@ -28,32 +28,32 @@ from agentos.storage.checkpoints import SqliteCheckpoint, open_in_memory
 from agentos.storage.item_store import Claim, IsRedo, Tidy
 from agentos.worker.item_runner import load_parts, run_item
 
-REHEARSALS = 4
-MAX_LEASES = 4  # per rehearsal, which makes two calls
-TITLE = "Rehearsal"
+WARM_UP_ITEMS = 4
+MAX_LEASES = 4  # per item, which makes two calls
+TITLE = "Warm-up"
 TEXT = f"# {TITLE}\n\nReaders ask for it.\n\n## Requirements\n\n- It must work.\n\n## Acceptance criteria\n\n- It works.\n"
-# As a draft it is any text; as a review it approves.
+# Any text will do as a draft; as a review, this one approves.
 ANSWER = '{"verdict": "APPROVED", "rationale": "It works.", "issues": []}'
 PROJECT = Path(__file__).parent / "no-such-project"
 
 
-def rehearsals() -> Iterator[None]:
-    """Runs one rehearsal per step. Stops at the first that does not finish: workers are then as slow as without."""
+def run_warm_up_items() -> Iterator[None]:
+    """Run one warm-up item per step. Stop after one that fails: workers are then merely as slow as without."""
     for vendor in imported_vendors()[:1]:
         library = http_library(vendor)
-        if not library or not rehearse(vendor, library):
+        if not library or not run_warm_up_item(vendor, library):
             return
-        for number in range(1, REHEARSALS + 1):
-            # As before the first fork: what is left over must not be looked at, or collected, in workers.
+        for number in range(1, WARM_UP_ITEMS + 1):
+            # As before the first fork: workers must neither scan nor collect what is left over.
             gc.collect()
             gc.freeze()
             yield
-            if number == REHEARSALS or not rehearse(vendor, library):
+            if number == WARM_UP_ITEMS or not run_warm_up_item(vendor, library):
                 return
 
 
-def rehearse(vendor: str, library: str) -> bool:
-    """Whether a made-up item was finished with this vendor's SDK."""
+def run_warm_up_item(vendor: str, library: str) -> bool:
+    """Run a made-up item with this vendor's SDK; return whether it finished."""
     try:
         outcome = asyncio.run(_run(vendor, library))
     except Exception:
@@ -65,7 +65,7 @@ async def _run(vendor: str, library: str) -> Outcome:
     provider = canned_provider(vendor, library, canned_streams(ANSWER)[vendor])
     roles = ("drafter", "reviewer")
     task = WorkerTask(
-        run="rehearsal",
+        run="warm-up",
         coordinator=os.getpid(),
         project=str(PROJECT),
         workflow="lld",
@@ -73,17 +73,17 @@ async def _run(vendor: str, library: str) -> Outcome:
         item=Item("LLD-1", "lld", 1, TITLE, "issues/1.md"),
         database="",
         max_iterations=1,
-        models=tuple(RoleModel(role, (vendor,), ("rehearsal",)) for role in roles),
+        models=tuple(RoleModel(role, (vendor,), ("warm-up",)) for role in roles),
         text=TEXT,
     )
-    # As it comes from the coordinator.
+    # Decoded, as it arrives from the coordinator.
     task = unpack(WorkerTask, json.loads(json.dumps(pack(task))))
     load = functools.partial(load_parts, providers={vendor: lambda: provider})
     return await run_item(task, _MemoryStore(), _Channel(vendor), lambda text: None, load)
 
 
 class _Channel:
-    """Grants every lease, up to `MAX_LEASES`. Messages are encoded and decoded, as on the way to a coordinator."""
+    """Grants every lease, up to `MAX_LEASES`. Encodes and decodes messages, as a real channel does."""
 
     def __init__(self, vendor: str) -> None:
         self._vendor = vendor
@@ -101,7 +101,7 @@ class _Channel:
                 item=event.item,
                 call=event.call,
                 lease=event.call,
-                key="rehearsal",
+                key="warm-up",
                 provider=self._vendor,
                 secret=Secret("no-key"),
                 base_url=BASE_URL,
@@ -115,7 +115,7 @@ class _Channel:
 
 
 class _MemoryStore:
-    """An item that nobody has worked on, and nobody else will."""
+    """The store of an item that nobody else works on."""
 
     def __init__(self) -> None:
         self.documents: Documents = _MemoryDocuments()
@@ -154,7 +154,7 @@ class _MemoryStore:
 
 
 class _MemoryDocuments:
-    """Documents that are gone when the rehearsal is over."""
+    """Documents in memory."""
 
     root = PROJECT
 
