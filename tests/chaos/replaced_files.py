@@ -33,7 +33,7 @@ COMMANDS = (
 LIMITS = ("prlimit", f"--as={3 << 30}", "--") if shutil.which("prlimit") else ()
 SLOWEST = 25.0  # seconds
 EXIT_CODES = (0, 1, 2, 3, 4, 5, 75)
-FORBIDDEN = ("Traceback (most", "did not expect this", "out of memory", "MemoryError")
+FORBIDDEN = ("Traceback (most", "This is unexpected", "out of memory", "MemoryError")
 
 
 def put(path: Path, kind: str) -> None:

@@ -104,7 +104,7 @@ def test_prompts_are_copied_once_and_a_typing_mistake_in_one_stops_the_run(harne
     path = harness.project / ".agentos/prompts/lld_review.md"
     assert harness.run("1", "--offline").code == 0
     path.write_text(path.read_text() + "$isue\n")
-    assert "is there already; left as it is" in agentos(harness, "prompts", "eject", "lld_review").out
+    assert "already exists and was kept" in agentos(harness, "prompts", "eject", "lld_review").out
 
     stopped = harness.run("1", "--fresh", "--offline")
     assert stopped.code == 3 and "unknown variable $isue: expected one of $source" in stopped.err

@@ -8,7 +8,8 @@ from agentos.cli.fleet import open_fleet
 
 
 def _run(repo: Path | None) -> int:
-    """Write the documents that the fleet has finished into the project: whole, once, and never over other content."""
+    """Write the documents that the fleet has finished into the project. Files with other content are never
+    overwritten."""
     from agentos.config.settings import Flags, read_settings
     from agentos.outputs.format import count
     from agentos.storage.home import Home

@@ -1,4 +1,4 @@
-"""`agentos completion`: prints or installs the scripts that make a shell complete our commands."""
+"""`agentos completion`: prints or installs shell completion scripts."""
 
 import contextlib
 import os
@@ -49,12 +49,12 @@ def _script(shell: str, program: str) -> str:
     completion_class = get_completion_class(shell)
     assert completion_class is not None
     completion = completion_class(LazyGroup(), {}, program, f"_{program.replace('-', '_').upper()}_COMPLETE")
-    # Not source(): it runs bash to check its version, even when the script is for another machine.
+    # Not source(): it runs bash to check its version, even if the script is for another machine.
     return completion.source_template % completion.source_vars() + "\n"
 
 
 def _install(shell: str) -> None:
-    """Write the script, and have the shell's start file read it: loading a file is faster than running agentos."""
+    """Write the script, and load it from the shell's start file, which is faster than running agentos there."""
     from agentos.config.settings import environment
 
     env = environment()
@@ -74,7 +74,7 @@ def _install(shell: str) -> None:
 
 
 def _install_fish(shell: str) -> None:
-    """fish finds the completions of each program by the name of a file."""
+    """fish finds the completions of each program by their file name."""
     from agentos.config.settings import environment
 
     env = environment()
@@ -105,7 +105,7 @@ def _read(path: Path) -> str:
 
 
 def _append(path: Path, text: str) -> None:
-    """Start files are often links into a folder of dotfiles, so a link is followed."""
+    """Append to a start file. It is often a link into a folder of dotfiles, so links are followed."""
     from agentos.regular_files import open_regular
 
     separator = "\n" if _read(path) and not _read(path).endswith("\n") else ""

@@ -42,7 +42,7 @@ def _show(origin: bool, as_json: bool, **flags: Any) -> int:
 
 
 def _capped(row: "SettingOrigin", rows: "list[SettingOrigin]") -> "SettingOrigin":
-    """The number of workers as a run would have it, if there is enough memory."""
+    """The number of workers that a run would have, given enough memory."""
     from agentos.outputs.format import over_maximum
 
     maximum = next(other.value for other in rows if other.name == "max_parallel")

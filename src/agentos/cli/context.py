@@ -58,12 +58,12 @@ def _summary(preview: "ContextPreview", limit: int) -> list[str]:
 
 
 def _sent(preview: "ContextPreview") -> str:
-    """The material in the order in which a prompt has it: what all items share first."""
+    """The material in the order of the prompt: first what all items share."""
     return "\n\n".join(filter(None, (preview.context.shared_text, preview.context.own_text)))
 
 
 def _safe(text: str) -> str:
-    """Text from files of the project, unable to control the terminal."""
+    """Text from the project's files, made safe to print on a terminal."""
     from agentos.core.text.line_assembler import clean
 
     return "\n".join(clean(line) for line in text.split("\n"))

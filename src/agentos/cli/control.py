@@ -26,7 +26,7 @@ REPLIES = (
 def send_request(run_id: str | None, request: events.Request, subcommand: str) -> int:
     """Send a request to the chosen run, print its replies and return the exit code.
 
-    `subcommand` is what the user typed after `agentos`, to be repeated with `--run` when several runs match.
+    `subcommand` is what the user typed after `agentos`; it is repeated with `--run` if several runs match.
     """
     run = find_live_run(run_id, subcommand)
     try:

@@ -84,7 +84,7 @@ def _resume_command(directory: Path, parallel: int) -> str:
 
 
 def _program(directory: Path, name: str) -> str:
-    """How to call one of our programs with the demo's home."""
+    """The command that starts one of our programs with the demo's home."""
     folder = _programs_folder()
     return f"AGENTOS_HOME={_quoted(directory / '.agentos-home')} {f'{folder}/{name}' if folder else name}"
 
@@ -148,7 +148,7 @@ def demo_folder(directory: Path) -> Iterator[Path]:
 
 
 def _prepare(project: Path) -> LockFile:
-    """Recreate a finished demo, keep an unfinished one to resume, refuse any other non-empty folder.
+    """Recreate a finished demo, keep an unfinished one so that it resumes, and refuse any other non-empty folder.
 
     A finished demo in which the user has changed anything is moved aside.
     """
@@ -192,7 +192,7 @@ def _clear(project: Path) -> None:
 
 
 def _changed_files(project: Path) -> list[str]:
-    """Files that neither the demo nor its run wrote, or that have other content since."""
+    """Files that neither the demo nor its run wrote, or that have changed since."""
     found = []
     with resources.as_file(resources.files("agentos.demo_backlog")) as backlog:
         for folder, names, files in os.walk(project):

@@ -45,7 +45,7 @@ def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
         ]
         print_json({"ready": not failures, "project": str(project.absolute()), "checks": checks})
         return 3 if failures else 0
-    # Twenty broken files have one fix.
+    # Print a fix that is shared by several findings only once.
     fixes = list(dict.fromkeys((finding.what, finding.fix) for finding in failures))
     for finding in findings:
         reference = f"  -> fix {fixes.index((finding.what, finding.fix)) + 1}" if finding.fix else ""

@@ -91,7 +91,7 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
     )
     settings = limit_workers(settings)
     if options["repo"] is None:
-        # Items and program are meant from where the user stands; the settings are the project's.
+        # Items and program are relative to the current folder; the settings are the project's.
         settings = replace(settings, project=working_folder())
     warn_held_back(settings, err=options["json"])
     if options["no_gateway"] and (options["offline"] or options["budget"] or options["max_wait"]):
@@ -161,7 +161,7 @@ def _isolation(worktree: bool, copy: bool) -> "WorkspaceKind | None":
 
 
 def _sources(options: dict[str, Any], project: Path) -> list[str]:
-    """The matches of the patterns and the named items, in this order."""
+    """The matches of the patterns, then the named items."""
     from agentos.core.errors import NothingMatches
 
     if not options["items"] and not options["named"] and options["items_from"] is None:
@@ -249,12 +249,12 @@ command = ExecCommand(
         click.Option(
             ["--rerun-changed"],
             is_flag=True,
-            help="Include items that are done, but whose file or row has changed since.",
+            help="Include done items whose file or row has changed since.",
         ),
         click.Option(
             ["--keep-order"],
             is_flag=True,
-            help="Show the output of the items in their order, each after those before it.",
+            help="Show the output of the items in order, each after the previous one has ended.",
         ),
         click.Option(
             ["--parallel", "-j"],

@@ -7,7 +7,7 @@ import click
 from agentos.core.errors import AgentosError
 from agentos.core.text.values import MORE_PROCESSES
 
-_UNEXPECTED = "agentos did not expect this: run it with AGENTOS_DEBUG=1 for the traceback, and report it"
+_UNEXPECTED = "This is unexpected: run it with AGENTOS_DEBUG=1 for the traceback, and report it"
 _MORE_PROCESSES = f"{MORE_PROCESSES} and run the same command again"
 
 
@@ -65,9 +65,7 @@ def _system_error(error: OSError) -> str:
         case errno.EAGAIN if not error.filename:
             return f"{error.strerror} (no process could be started): {_MORE_PROCESSES}"
         case errno.ENOTDIR | errno.EISDIR | errno.ELOOP if error.filename:
-            return (
-                f"{error.strerror}: {error.filename}. Move away what is in the place of that file or folder"
-            )
+            return f"{error.strerror}: {error.filename}. Something on this path is of the wrong type: move it away"
         case errno.EACCES | errno.EPERM | errno.EROFS if error.filename:
             return f"{error.strerror}: {error.filename}. Make it accessible to you, or move it away"
     where = f": {error.filename}" if error.filename else ""
@@ -82,7 +80,7 @@ def _show(text: str) -> None:
 
 
 def _reader_gone() -> int:
-    """The reader of our output, such as head, has what it wanted: flushing at exit must not fail."""
+    """The reader of our output, such as head, is gone: flushing at exit must not fail."""
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

@@ -21,7 +21,7 @@ def run_option() -> click.Option:
 
 
 def complete_runs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """The run ids that a shell offers."""
+    """Run ids for shell completion."""
     from agentos.storage.runs import LATEST, run_folders
 
     try:
@@ -82,7 +82,7 @@ def _preferred_here(folders: list[Path]) -> Path:
             if read_first_record(folder).get("project") == project:
                 return folder
     except (OSError, UnsafeFile, PreflightError):
-        pass  # the command reports what is wrong with the run that it gets
+        pass  # the command itself reports what is wrong with the run
     return folders[0]
 
 
@@ -138,7 +138,7 @@ def completion_text(stats: "RunStats") -> str:
 
 
 def liveness_text(run: Path) -> str:
-    """Of a live run: that it continues, or that it is suspended and how to wake it."""
+    """Whether a live run continues, or is suspended and how to wake it."""
     from agentos.storage.runs import stopped_process
 
     pid = stopped_process(run)

@@ -66,12 +66,12 @@ def _follow(run: Path, follower: "Follower", shown: "Display", quit_requested: t
     def show_events(*, catching_up: bool) -> None:
         for entry in follower.new_events():
             if isinstance(entry.event, events.RunEnded):
-                # The items' last lines were written before this event, maybe since the logs were read. A short run
-                # may even end while we catch up; what it says at the end is shown all the same.
+                # The items' last lines were written before this event, possibly after the logs were read. A short run
+                # may even end while we catch up; its last lines are shown anyway.
                 show_log_lines()
                 shown.on_event(entry.event, entry.at)
             elif catching_up or isinstance(entry.event, events.ItemEnded):
-                # The end of an item is in its log too, in order with its other lines: do not print it twice.
+                # The end of an item is also in its log, in order with its other lines: do not print it twice.
                 shown.update_only(entry.event, entry.at)
             else:
                 shown.on_event(entry.event, entry.at)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from agentos.gateway.server import Ready, SharedAddress
 
 MAX_WAIT = 300.0  # seconds
-SHARED_MAX_WAIT = 60.0  # seconds; connections between machines are often cut when they are silent for longer
+SHARED_MAX_WAIT = 60.0  # seconds; connections between machines that are idle for longer are often cut
 
 EPILOG = """\b
 Examples:
@@ -69,7 +69,7 @@ def _run(
     from agentos.gateway.server import GatewayOptions, run_gateway
 
     settings = read_settings(Flags(repo=repo, budget=budget))
-    if not die_with_parent:  # else its parent has already printed this
+    if not die_with_parent:  # otherwise its parent has already printed this
         warn_held_back(settings, err=True)
     address = _address(listen, tls_cert, tls_key, port, item)
     items = tuple(dict.fromkeys(item)) or (() if address else ("agent",))

@@ -53,7 +53,7 @@ def _client_text(url: str, token: str, format: str) -> str:
 
 
 def _providers() -> list[str]:
-    """The providers that this machine has keys for, since it is the gateway's; all of them if it has none."""
+    """The providers for which this machine, the gateway's, has keys; all of them if it has none."""
     from agentos.config.settings import environment, usable_home
     from agentos.storage.credentials.file_parser import PROVIDERS
     from agentos.storage.credentials.reader import CredentialSource

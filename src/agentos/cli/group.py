@@ -42,7 +42,7 @@ MODULES = {
     **dict.fromkeys(("pause", "stop", "retry", "set"), "control"),
     **dict.fromkeys(("watch", "wait", "logs"), "follow"),
 }
-"""Modules that define several commands, or whose name differs from their command's."""
+"""Modules that define several commands, or whose names differ from their command's."""
 
 
 class LazyGroup(click.Group):

@@ -25,7 +25,7 @@ def _run(words: tuple[str, ...], man: bool) -> int:
 
 
 def _program(words: tuple[str, ...]) -> tuple[click.Context, tuple[str, ...]]:
-    """The program that the first word names, agentos by default, and the words that are left."""
+    """The program that the first word names, agentos by default, and the remaining words."""
     from agentos.cli.group import LazyGroup
     from agentos.cli.run import HELP, workflow_command
 

@@ -51,7 +51,7 @@ def _create(project: Path, name: str) -> None:
 
 
 def _own_files(project: Path, folder: str) -> str:
-    """How many files the user has in the folder, or had finished from it; empty if none."""
+    """How many files of the user are in the folder, or were there and are done; empty if none."""
     here, done = (len(list((project / name).glob("*.md"))) for name in (folder, "ideas/done"))
     if here:
         return f"{here} of your own"

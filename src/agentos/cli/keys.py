@@ -88,7 +88,9 @@ def _add(provider: str | None, name: str | None, base_url: str | None, no_check:
     from agentos.storage.home import Home
 
     typed = click.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
-    key = re.sub(r"""^(["'])(.*)\1$""", r"\2", typed.strip())  # pasted as a shell or a file writes it
+    key = re.sub(
+        r"""^(["'])(.*)\1$""", r"\2", typed.strip()
+    )  # pasted with the quotes or the name of a shell or settings file
     check_new_key(key, name)
     chosen = _provider(key, provider, base_url)
     added = add_key(NewCredential(chosen, key, name, base_url, **limits), check=not no_check)

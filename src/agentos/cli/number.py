@@ -38,7 +38,7 @@ def _run(repo: Path | None, dry_run: bool) -> int:
         click.echo(line)
     renamed = count(len(plan.renamings), "issue")
     if not plan.renamings:
-        click.echo("No issue lacks a number." if not plan.left else "No number was given.")
+        click.echo("Every issue has a number." if not plan.left else "No number was given.")
     elif dry_run:
         click.echo(f"Would rename {renamed}. To do it, leave out --dry-run.")
     else:

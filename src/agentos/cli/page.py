@@ -54,7 +54,7 @@ def _run(
             browser.open(link)
 
         def announce_next(link: str) -> None:
-            with contextlib.suppress(OSError):  # whoever read our output is gone; the page is not
+            with contextlib.suppress(OSError):  # the reader of our output is gone, but the page stays
                 click.echo(f"Logged in. For another browser: {link}")
 
         return serve_page(options, announce, announce_next)
@@ -73,7 +73,7 @@ def _fleet_place() -> "FleetPlace":
 
 
 def check_extra() -> None:
-    """Raise PreflightError unless everything that the page needs is installed."""
+    """Raise PreflightError if something that the page needs is not installed."""
     from importlib.util import find_spec
 
     if not all(find_spec(name) for name in ("starlette", "uvicorn", "markdown_it")):
@@ -82,7 +82,7 @@ def check_extra() -> None:
 
 @contextlib.contextmanager
 def page_if_wanted(wanted: bool, echo: Callable[[str], None]) -> Iterator[None]:
-    """Serve the page while this block runs, if `--page` asks for it, and say where."""
+    """If `--page` was given, serve the page during this block, and print its address."""
     if not wanted:
         yield
         return
@@ -96,7 +96,7 @@ def page_if_wanted(wanted: bool, echo: Callable[[str], None]) -> Iterator[None]:
 
 
 def _refusal(host: str, port: int) -> str:
-    """Why a page for other machines needs a password, and what to type instead."""
+    """The error for a page on the network without a password: why it needs one, and what to type instead."""
     import getpass
     import socket
 
@@ -131,9 +131,9 @@ def _read_password(path: Path) -> str:
 
 
 class _Browser:
-    """Opens the link in the user's browser.
+    """Opens the link in the user's browser, by way of a private file that redirects to it.
 
-    Through a private file that redirects to it: as an argument of a process, the token could be read by other users.
+    In a process argument, other users could read the token.
     """
 
     def __init__(self, home: Path, wanted: bool) -> None:
@@ -155,9 +155,7 @@ class _Browser:
             controller = webbrowser.get()
         except webbrowser.Error:
             controller = None
-        if (
-            controller is None or type(controller) is webbrowser.GenericBrowser
-        ):  # that would be one for terminals
+        if controller is None or type(controller) is webbrowser.GenericBrowser:  # it would be a text browser
             click.echo("No browser was found here: open the link yourself.", err=True)
             return
         content = (

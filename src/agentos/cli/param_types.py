@@ -85,7 +85,7 @@ class HostPort(click.ParamType[tuple[str, int]]):
 
 
 class ImpliedInt(int):
-    """The number that an option without a value stands for, to tell it from one that was typed."""
+    """The number implied by an option without a value, as opposed to one that was typed."""
 
 
 class Workers(click.ParamType[int]):
@@ -100,7 +100,7 @@ class Workers(click.ParamType[int]):
         if text == "auto":
             return AUTO_PARALLEL
         if not re.fullmatch(r"\d{1,9}", text) or int(text) < 1:
-            # The number of an option may be left out, that of an argument may not.
+            # An option's number may be left out, an argument's may not.
             optional = (
                 "" if isinstance(param, click.Argument) else f" (or leave it out for {DEFAULT_PARALLEL})"
             )
@@ -134,7 +134,7 @@ def traces_option() -> click.Option:
 
 
 def require_traces(wanted: bool) -> bool:
-    """Whether they are wanted. Raises PreflightError if the extra is not installed."""
+    """Whether traces were requested. Raises PreflightError if the extra is not installed."""
     import importlib.util
 
     from agentos.core.errors import PreflightError
@@ -149,10 +149,10 @@ def require_traces(wanted: bool) -> bool:
 
 
 def log_option() -> click.Option:
-    """`--log`, of the commands that run as services."""
+    """`--log`, for the commands that run as services."""
     return click.Option(
         ["--log"],
         type=click.Choice(["text", "json"]),
         default="text",
-        help="What it does, as lines for people, or as one JSON object per line with time, level and event (text).",
+        help="Log as lines for people, or as one JSON object per line with time, level and event (text).",
     )

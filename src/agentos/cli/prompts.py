@@ -47,13 +47,11 @@ def _eject(names: tuple[str, ...], repo: Path | None) -> int:
     for name in names or known:
         path = f"{PROJECT_PROMPTS}/{name}.md"
         if folder.exists(path):
-            click.echo(f"{path} is there already; left as it is")
+            click.echo(f"{path} already exists and was kept")
             continue
         folder.write(path, load_prompt_file(f"{name}.md").encode())
         click.echo(f"Wrote {path}")
-    click.echo(
-        "A run in this project now uses these files. To go back to a built-in prompt, delete its file."
-    )
+    click.echo("Runs in this project now use these files. To go back to a built-in prompt, delete its file.")
     return 0
 
 

@@ -51,7 +51,7 @@ def _format_for(output: Path | None) -> str:
 
 
 def write_report(record: "RunRecord", form: str, folder: Path) -> str:
-    """The report; its links to documents start in `folder`."""
+    """Render the report; its links to documents are relative to `folder`."""
     match form:
         case "html":
             from agentos.outputs.report.html import render_html

@@ -1,4 +1,4 @@
-"""`agentos resume`: continues a paused run, or starts a run that has ended again with its own command."""
+"""`agentos resume`: continues a paused run, or restarts a run that has ended with its own command."""
 
 import os
 import shlex
@@ -31,7 +31,7 @@ def _run(run_id: str | None, run_option: str | None) -> int:
 
 
 def _last_run_here() -> Path:
-    """The newest run of the project around the current folder: a run of another one is started only by name."""
+    """The newest run of the current folder's project; a run of another project is restarted only if it is named."""
     from agentos.cli.find_run import run_project, runs_folder
     from agentos.config.project import find_project, working_folder
     from agentos.config.settings import environment
@@ -42,7 +42,7 @@ def _last_run_here() -> Path:
     found = next((run for run in run_folders(runs_folder()) if run_project(run) in projects), None)
     if found is None:
         raise NothingMatches(
-            "no run is in progress, and none was made in this project: name one with agentos resume RUN "
+            "no run is in progress, and this project has none: name one with agentos resume RUN "
             "(list them: agentos runs)"
         )
     return found
@@ -67,7 +67,7 @@ def _start_again(run: Path) -> int:
     _enter(started)
     if home or started.home:
         set_home(Path(home or started.home).absolute())
-    # What the run records as its own command is read from there.
+    # The run finds its own command there, to record it.
     sys.argv = [program, *words[1:]]
     code = _command(program).main(words[1:], prog_name=program, standalone_mode=False)
     return code if isinstance(code, int) else 0
@@ -77,7 +77,7 @@ _PROGRAMS = ("agentos", "lld-workflow", "issue-workflow")
 
 
 def _split(command: str) -> tuple[str, list[str]]:
-    """The home that the command sets, if any, and its words."""
+    """The home that the command sets, if any, and the words of the command."""
     from agentos.outputs.resume_command import HOME_ASSIGNMENT
 
     words = shlex.split(command)
@@ -87,7 +87,7 @@ def _split(command: str) -> tuple[str, list[str]]:
 
 
 def _enter(started: "RunStarted") -> None:
-    """Items and paths in the command are meant from the folder in which it was typed."""
+    """Change to the folder in which the command was typed: its items and paths are relative to it."""
     from agentos.config.settings import enter_folder
 
     try:

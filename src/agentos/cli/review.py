@@ -172,7 +172,7 @@ def _report_decided(context: "ReviewContext", pending: "PendingReview", decides:
 
 
 def _decide(context: "ReviewContext", reviews: "Sequence[PendingReview]", options: ReviewOptions) -> int:
-    """The same decision on each item; those that cannot be decided on are named, and the others are decided."""
+    """Record the same decision for each item; items for which that fails are reported and skipped."""
     from agentos.core.errors import AgentosError
 
     action = "approve" if options.approve else "reject" if options.reject is not None else "send back"

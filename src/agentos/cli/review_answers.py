@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def question_subject(pending: "PendingReview") -> str:
-    """What the item waits with, in a few words."""
+    """What the item is waiting with, in a few words."""
     questions = pending.request.questions
     if pending.request.is_breakpoint:
         return f"stopped {questions[0].breakpoint},"
@@ -40,7 +40,7 @@ def question_text(pending: "PendingReview") -> str:
 
 
 def ask_answers(context: "ReviewContext", pending: "PendingReview") -> bool:
-    """Asks for each answer on one line, as JSON; whether all were given."""
+    """Ask for each answer, as JSON on one line; return whether all were given."""
     from agentos.review.answers import is_json
 
     values: dict[str, object] = {}
@@ -59,7 +59,7 @@ def ask_answers(context: "ReviewContext", pending: "PendingReview") -> bool:
 
 
 def edit_answers(context: "ReviewContext", pending: "PendingReview") -> bool:
-    """Opens the questions in the editor, with a place for each answer; whether they were answered."""
+    """Open the questions in the editor, with a place for each answer; return whether they were answered."""
     from agentos.review.answers import answer_form, read_form
 
     form = answer_form(pending)
@@ -77,7 +77,7 @@ def edit_answers(context: "ReviewContext", pending: "PendingReview") -> bool:
 
 
 def record_answers(context: "ReviewContext", pending: "PendingReview", texts: Sequence[str]) -> None:
-    """Records the answers of `--answer`."""
+    """Record the answers given with `--answer`."""
     from agentos.review.answers import answer, read_answers
 
     answer(context, pending, read_answers(pending, texts))

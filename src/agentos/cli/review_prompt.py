@@ -1,4 +1,4 @@
-"""The dialogue of `agentos review`: shows an item, asks what to do with it, and goes on to the next one."""
+"""The dialogue of `agentos review`: shows an item, asks what to do with it, and continues with the next one."""
 
 import difflib
 import shutil
@@ -88,7 +88,7 @@ def _ask(context: "ReviewContext", pending: "PendingReview", is_last: bool) -> A
 
 
 def _ask_graph(context: "ReviewContext", pending: "PendingReview", is_last: bool) -> Answer:
-    """The dialogue about what a graph asks: an answer to each question, or the choice to go on."""
+    """The dialogue about a graph's questions: an answer to each of them, or approval at a breakpoint."""
     is_breakpoint = pending.request.is_breakpoint
     while True:
         keys = "arvnlq?" if is_breakpoint else "aervnlq?"
@@ -219,7 +219,7 @@ def edit(context: "ReviewContext", pending: "PendingReview") -> "PendingReview":
 
 
 def conclude(context: "ReviewContext", pending: "PendingReview", action: str, text: str) -> None:
-    """Record a decision and say what follows from it."""
+    """Record a decision and say what happens next."""
     record(context, pending, action, text)
     say_how_to_continue(context, [pending])
 
@@ -233,7 +233,7 @@ def record(context: "ReviewContext", pending: "PendingReview", action: str, text
 
 
 def say_how_to_continue(context: "ReviewContext", decided: "Sequence[PendingReview]") -> None:
-    """Each run and each command once, however many items were decided."""
+    """Print how to continue: each run and each command once, however many items were decided."""
     from agentos.review.queue import continue_command, is_run_alive
 
     alive = {pending.parked_item.run for pending in decided if is_run_alive(context, pending.parked_item)}

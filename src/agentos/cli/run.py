@@ -68,7 +68,7 @@ def execute(workflow: str, options: RunOptions, name: str) -> int:
     try:
         return _execute(workflow, options, name)
     except KeyboardInterrupt:
-        # Only while modules are loading: a run that has started handles Ctrl-C itself.
+        # Only while modules are loading: once a run has started, it handles Ctrl-C itself.
         click.echo(
             f"\n[COORDINATOR] Interrupted; nothing is lost. Resume with: {_command_line(name)}", err=True
         )
@@ -173,7 +173,7 @@ def _name_project(project: Path, options: RunOptions) -> None:
 
 
 def context_files(given: tuple[str, ...], repo: Path | None) -> tuple[str, ...] | None:
-    """The files to show whole, by their paths from the project's folder; None if none were given."""
+    """The files to show whole, relative to the project's folder; None if none were given."""
     from agentos.config.file import is_project_path
     from agentos.config.project import find_project, working_folder
     from agentos.config.settings import environment
@@ -188,7 +188,7 @@ def context_files(given: tuple[str, ...], repo: Path | None) -> tuple[str, ...] 
 
 
 def _relative_to(project: Path, word: str) -> str:
-    """A file inside the project by its path from there; anything else unchanged."""
+    """A file inside the project as a path relative to it; anything else unchanged."""
     if "/" in word or word.endswith(".md"):
         path = Path(os.path.abspath(word))
         if path.is_relative_to(project) and (path.exists() or not (project / word).exists()):
@@ -197,7 +197,7 @@ def _relative_to(project: Path, word: str) -> str:
 
 
 def _command_line(name: str) -> str:
-    """What the user typed, as the command to repeat."""
+    """The command that the user typed, to be repeated."""
     skip = 2 if name.startswith("agentos run") else 0
     return shlex.join([*name.split(), *sys.argv[1 + skip :]])
 
@@ -231,7 +231,7 @@ def _dry_run(request: "RunRequest") -> int:
     for entry in plan.entries:
         lines.append(f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}")
         lines += [prefixed("      will fail:", problem) for problem in entry.problems]
-    # Printed in one go: there may be thousands.
+    # Print all lines at once, as there may be thousands.
     say("\n".join(lines))
     if request.json:
         rows = (
@@ -254,5 +254,5 @@ def _dry_run(request: "RunRequest") -> int:
     last = start if would_start else f"Fix the problems above first. {start}"
     for line in (*forecast_lines(forecast), *failing_lines(plan.entries), last):
         say(f"[COORDINATOR] {line}")
-    # Without a key a plan is still worth having; with settings that no run accepts the dry run fails as the run would.
+    # A plan is useful even without a key; with invalid settings, the dry run fails as the run would.
     return (forecast.exit_code or 0) if forecast.unknown is Unknown.NO_START else 0

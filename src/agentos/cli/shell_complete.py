@@ -1,4 +1,4 @@
-"""The candidates that a shell offers for completion: read from disk alone, never failing."""
+"""Candidates for shell completion. Read only from disk; completion never fails."""
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -17,7 +17,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def completer(source: Source) -> Complete:
-    """Offers what starts with the typed text, ignoring case, except what is on the command line already."""
+    """Offer candidates that start with the typed text, ignoring case, and are not on the command line yet."""
 
     def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         start = incomplete.casefold()
@@ -110,7 +110,7 @@ def _candidates(ctx: click.Context) -> "list[Candidate]":
 def _workflow_name(ctx: click.Context) -> str:
     if ctx.command.name != "run":
         return str(ctx.command.name).removesuffix("-workflow")
-    # While an option still lacks its value, click has not assigned the arguments yet.
+    # While an option has no value yet, click has not assigned the arguments.
     return ctx.params.get("workflow") or next(iter(ctx.args), "")
 
 

@@ -86,7 +86,7 @@ if TYPE_CHECKING:
 
 
 def warn_held_back(settings: "Settings", workflow: str = "", err: bool = False) -> None:
-    """One line where settings are held back; an error where the run would do something else without them."""
+    """Print one line if settings are held back. Raises an error if the run would do something different without them."""
     if not settings.held_back:
         return
     names = ", ".join(settings.held_back)

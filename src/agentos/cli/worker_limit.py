@@ -36,7 +36,7 @@ def limit_workers(settings: Settings, available: int | None = None) -> Settings:
 
 
 def workers_that_fit(available: int) -> int:
-    """At least one: a run that does not fit at all fails with a better message when it starts."""
+    """How many workers fit; at least one, because a run that does not fit at all fails with a better message later."""
     return max(1, (available - BASE_MEMORY) // WORKER_MEMORY)
 
 
@@ -49,7 +49,7 @@ def _too_little_memory(workers: int, fitting: int, available: int) -> str:
 
 
 def _allow_descriptors(workers: int) -> None:
-    """Raise the soft limit of open files to what so many workers need, as far as the hard limit allows."""
+    """Raise the soft limit of open files to what these workers need, as far as the hard limit allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = BASE_DESCRIPTORS + workers * WORKER_DESCRIPTORS
     if soft != resource.RLIM_INFINITY and soft < needed:

@@ -25,7 +25,7 @@ Examples:
 
 
 class _AllWorkspaces:
-    """The worktrees and copies of a project under one roof; an item is looked up in both."""
+    """The worktrees and copies of a project together; an item is looked up in both."""
 
     def __init__(self, repo: Path | None) -> None:
         from agentos.config.project import working_folder
@@ -51,7 +51,7 @@ class _AllWorkspaces:
         return [store.state(item) for store in self._stores for item in store.items()]
 
     def find(self, item: str) -> tuple["Workspaces", str]:
-        """Where an item is, and its name there; an item may also be called by its path."""
+        """Find an item's workspaces and its name there; an item may also be given as a path."""
         from agentos.core.errors import NothingMatches
 
         for store in self._stores:
@@ -102,7 +102,7 @@ def _list(repo: Path | None, as_json: bool) -> int:
 
 
 def _by_hand(state: "WorkspaceState") -> str:
-    """What to do where all that is left conflicts."""
+    """What to do if every remaining item conflicts."""
     merge = (
         f" Merge one by hand: git merge {state.branch}" if state.branch else " Copy what you want by hand."
     )
@@ -180,7 +180,7 @@ def _pull_request(item: str, repo: Path | None) -> int:
     store, item = _AllWorkspaces(repo).find(item)
     if not isinstance(store, Worktrees):
         raise PreflightError(
-            f"{item} is a copy, which has no branch; take its changes over: agentos worktrees merge {item}"
+            f"{item} is a copy, which has no branch; copy its changes into the project: agentos worktrees merge {item}"
         )
     try:
         pushed = store.push(item)

@@ -1,1 +1,1 @@
-"""What a design gets to see of the project's code: collected, indexed, ranked for an issue, and checked against."""
+"""The project's code as shown to the models: collected, indexed, ranked for an issue, and used to check drafts."""

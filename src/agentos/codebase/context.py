@@ -12,15 +12,15 @@ from agentos.codebase.rendering import characters, cut_lines, cut_text, path_tre
 from agentos.codebase.words import words
 
 CONVENTIONS = ("AGENTS.md", "CLAUDE.md", "CONTRIBUTING.md")
-"""Files that say how the project is changed; shown whole, as far as their share of the budget goes."""
+"""Files that say how to change the project; shown whole, as far as their share of the budget allows."""
 DESIGNS = "docs/lld/active"
 NEAREST_DESIGNS = 2
 # Shares of the budget. What a part does not use is left to the signatures.
 _CONVENTIONS_SHARE, _TREE_SHARE, _DESIGNS_SHARE = 0.10, 0.12, 0.10
 _NAMED_SHARE, _OTHERS_SHARE = 0.6, 0.05
-_MIN_FILE = 160  # characters; less room is not worth a file
+_MIN_FILE = 160  # characters; with less space left, no further file is shown
 _CONSIDERED = 120  # ranked files
-_OTHER_FILES = 12  # ranked files without definitions that are named
+_OTHER_FILES = 12  # ranked files without definitions that are listed
 
 
 class PartKind(StrEnum):
@@ -34,7 +34,7 @@ class PartKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContextPart:
-    """One piece of what is sent: `path` is the file it shows, if any, and `why` the reason it is there."""
+    """One part of the context: `path` is the file it shows, if any, and `why` the reason for including it."""
 
     kind: PartKind
     path: str
@@ -87,7 +87,7 @@ _HEADINGS = {
 
 
 def _text(parts: Sequence[ContextPart]) -> str:
-    """Each kind once under its heading, separated by blank lines."""
+    """Each kind under its heading, separated by blank lines."""
     blocks, last = [], None
     for part in parts:
         if part.kind is not last:
@@ -123,7 +123,7 @@ class ContextBuilder:
         blobs: dict[str, str] = {}
         shared = self._shared(blobs)
         designs = self._designs(f"{title}\n{text}", own_design)
-        # Headings and the blank lines between parts count as well.
+        # Headings and blank lines between parts count, too.
         used = len(_text((*shared, *designs))) + 2 * len(_HEADINGS[PartKind.SIGNATURES])
         own = self._signatures(title, text, self._limit - used, blobs)
         return CodeContext(self._index.commit, self._index.name, shared, (*own, *designs), blobs)

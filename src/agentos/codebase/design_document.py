@@ -1,4 +1,4 @@
-"""Reads a drafted design: its sections, its table of files, and everything it sets in code quotes."""
+"""Parses a drafted design: its sections, its table of files, and everything in back-quotes."""
 
 import re
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ class DesignDocument:
 
 def read_design(text: str) -> DesignDocument:
     prose = _FENCE.sub("", text)
-    # Sections keep their fenced blocks, so that one with nothing but code is not empty; headings in code do not count.
+    # Sections keep their fenced blocks, so that one with only code is not empty; headings in code do not count.
     sections = _split(text, _SECTION)
     flow = next(
         (body for name, body in _split(sections.get("Design", ""), _SUBSECTION).items() if name == "Flow"), ""
@@ -82,6 +82,6 @@ def _file_row(path: str, change: str, cell: str) -> FileRow:
 
 
 def _bare(span: str) -> str:
-    """The symbol alone: `Reader.render(self)` and `reader.py:Reader.render` both become `Reader.render`."""
+    """The bare symbol: `Reader.render(self)` and `reader.py:Reader.render` both become `Reader.render`."""
     text = _SIGNATURE.sub("", span.strip()).strip()
     return re.split(r":{1,2}", text)[-1].split()[-1] if text else ""

@@ -60,7 +60,7 @@ class CheckResult:
 
 
 def check_draft(draft: str, issue: str, index: CodeIndex | None, *, with_form: bool = True) -> CheckResult:
-    """Check a design for an issue. Without an index, only its form; `with_form=False` leaves that out."""
+    """Check a design for an issue. Without an index, only its form is checked; `with_form=False` skips that."""
     result = CheckResult()
     design = read_design(draft)
     if with_form:
@@ -109,11 +109,11 @@ def _check_requirements(design: DesignDocument, issue: str, result: CheckResult)
 
 
 def _check_interfaces(design: DesignDocument, result: CheckResult) -> None:
-    """Calls and endpoints in the flow are listed as interfaces, or exist already as `path:symbol`."""
+    """Check that calls and endpoints in the flow are listed as interfaces, or exist already as `path:symbol`."""
     known = f"{design.sections.get('Interfaces', '')}\n{design.sections.get('Files', '')}"
     for span in design.flow_spans:
         called, endpoint = _CALL.match(span), _ENDPOINT.match(span)
-        # An endpoint counts as listed by its path: the method may be told in words.
+        # An endpoint counts as listed if its path is; the method may be described in words.
         name = called[1].rpartition(".")[2] if called else span.partition(" ")[2]
         if (called or endpoint) and name not in known and f":{name}" not in design.text:
             result.findings.append(f"the flow uses `{span}`, which `Interfaces` does not list")
@@ -200,12 +200,12 @@ class _CodeCheck:
         self._find(f"`{path}` defines no `{symbol}`{hint}")
 
     def _looks_like_path(self, span: str) -> bool:
-        """A path to source code, or into a folder that exists; outputs, URLs and settings are other things."""
+        """Whether this is a path to source code, or into an existing folder, rather than an output, a URL or a setting."""
         if not _PATH.match(span) or span.startswith("/"):
             return False
         suffix = span[span.rfind(".") :].lower() if "." in span.rpartition("/")[2] else ""
         if "/" not in span:
-            # A bare name, such as `reader.py`, may stand for a file that is named in full elsewhere.
+            # A bare name such as `reader.py` may refer to a file that is named in full elsewhere.
             return suffix in LANGUAGES and not any(
                 path.endswith(f"/{span}") for path in {*self._paths, *self._added}
             )
@@ -218,7 +218,7 @@ class _CodeCheck:
         )
 
     def _has_parent(self, path: str) -> bool:
-        """A new file goes into a folder that exists, or into a new one directly in a folder below the root."""
+        """Whether a new file goes into an existing folder, or into a new one directly inside a folder below the root."""
         folder = _parent(path)
         return folder in self._folders or (_parent(folder) in self._folders and _parent(folder) != "")
 
@@ -228,7 +228,7 @@ class _CodeCheck:
         return same_name[:2] or difflib.get_close_matches(path, self._candidates(path), 2, 0.6)
 
     def _candidates(self, path: str) -> Iterable[str]:
-        """Paths with the same ending or in the same folder: comparing with all of 50,000 would take minutes."""
+        """Paths with the same suffix or in the same folder; comparing with all of 50,000 would take minutes."""
         suffix, folder = path[path.rfind(".") :], f"{_parent(path)}/"
         near = [known for known in self._paths if known.startswith(folder)]
         similar = [known for known in self._paths if known.endswith(suffix)]
@@ -247,7 +247,7 @@ class _CodeCheck:
 
 
 def _is_same(defined: str, cited: str) -> bool:
-    """Whether a citation means this definition: its last part is the same, and whatever else it names encloses it."""
+    """Whether a citation refers to this definition: its last part is the same, and its other parts enclose it."""
     outer, _, last = cited.rpartition(".")
     around, _, name = defined.rpartition(".")
     if name.lstrip("@$") != last.lstrip("@$"):

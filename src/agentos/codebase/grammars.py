@@ -1,4 +1,4 @@
-"""The languages whose definitions are recognised, each with its grammar package and tree-sitter query.
+"""The languages whose definitions are extracted, each with its grammar package and tree-sitter query.
 
 A query captures `@def`, the whole definition; `@name`; and `@body`, before which the signature ends. `@member` in place of
 `@def` marks a name that may be cited but is not listed, such as an attribute assigned in a method.
@@ -162,4 +162,4 @@ LANGUAGES = {
     ".rb": "ruby",
     ".php": "php",
 }
-"""The language of a file by the end of its name."""
+"""The language of a file by its suffix."""

@@ -28,7 +28,7 @@ class _Rule:
 
 
 class IgnoreRules:
-    """The rules that hold in one folder: those of its parents, then its own. The last rule that matches decides."""
+    """The rules that apply in one folder: those of its parents, then its own. The last matching rule decides."""
 
     def __init__(self, rules: tuple[_Rule, ...] | None = None) -> None:
         self._rules = tuple(filter(None, (_rule(line, "") for line in _ALWAYS))) if rules is None else rules
@@ -58,7 +58,7 @@ def _rule(line: str, base: str) -> _Rule | None:
     text = text.removeprefix("!").removeprefix("\\")
     folders_only = text.endswith("/")
     text = text.rstrip("/")
-    # A slash before the end ties the pattern to the folder of its file; otherwise it holds at any depth below.
+    # A slash before the end anchors the pattern to the folder of its file; otherwise it applies at any depth below.
     anywhere = "" if "/" in text else "(?:.*/)?"
     return _Rule(
         re.compile(re.escape(base) + anywhere + _glob(text.removeprefix("/"))), is_negated, folders_only

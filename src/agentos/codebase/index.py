@@ -1,7 +1,7 @@
 """The index of a project's code: one SQLite file, with full-text search over contents and paths.
 
-Rows belong to contents, by the hash that git gives them, and snapshots refer to them: a new commit costs only what it
-changed. One process writes at a time; any number may read meanwhile.
+Rows belong to file contents, identified by their git hash, and snapshots refer to them, so a new commit costs only what
+it changed. One process writes at a time; any number may read meanwhile.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ from agentos.core.errors import PreflightError
 from agentos.regular_files import open_regular
 
 VERSION = 2
-"""Increase it with every change to the tables or to what is stored in them: an older file is then built anew."""
+"""Increase it with every change to the tables or to what is stored in them; an older file is then rebuilt."""
 KEPT_SNAPSHOTS = 4  # runs that started at older commits may still be reading
 _BUSY_TIMEOUT = 30.0  # seconds
 _CACHE = -16_000  # KiB of pages in memory
@@ -84,7 +84,7 @@ class IndexWriter:
         return found is not None
 
     def missing(self, files: Sequence[tuple[SourceFile, str]]) -> list[tuple[SourceFile, str]]:
-        """Of these files, each with its language, one for every content that is not stored yet."""
+        """Of these files, each with its language, one for each content that is not stored yet."""
         known = set(self._connection.execute("SELECT hash, language FROM blobs"))
         wanted: dict[tuple[str, str], tuple[SourceFile, str]] = {}
         for file, language in files:
@@ -149,7 +149,7 @@ class IndexWriter:
             connection.execute(f"DELETE FROM snapshots WHERE id IN ({old})", (KEPT_SNAPSHOTS,))  # noqa: S608
 
     def is_mostly_stale(self) -> bool:
-        """Whether most contents belong to no snapshot any more. Full-text rows cannot be deleted one by one."""
+        """Whether most contents no longer belong to a snapshot. Full-text rows cannot be deleted individually."""
         (total,) = self._connection.execute("SELECT count(*) FROM blobs").fetchone()
         (used,) = self._connection.execute("SELECT count(DISTINCT blob) FROM files").fetchone()
         return bool(total > 2000 and total > 3 * used)
@@ -204,12 +204,12 @@ class CodeIndex:
         return IndexedFile(path, blob, language, skipped, definitions)
 
     def text(self, blob: str) -> str | None:
-        """The whole text of a file; None if it was not asked for when the index was built, or is left out of it."""
+        """The whole text of a file; None if it was not requested when the index was built, or if it is skipped."""
         found = self.connection.execute("SELECT text FROM texts WHERE hash = ?", (blob,)).fetchone()
         return found[0] if found else None
 
     def defining(self, name: str, limit: int = 20) -> list[str]:
-        """The paths of files that define this name, whatever encloses it."""
+        """The paths of files that define this name, in whatever scope."""
         rows = self.connection.execute(
             "SELECT p.path FROM names n CROSS JOIN files f ON f.blob = n.blob AND f.snapshot = ?"
             " JOIN paths p ON p.id = f.path WHERE n.name = ? ORDER BY p.path LIMIT ?",
@@ -227,7 +227,7 @@ class CodeIndex:
         return rows.fetchall()
 
     def skipped(self) -> dict[str, int]:
-        """How many files each reason keeps out."""
+        """The number of skipped files by reason."""
         rows = self.connection.execute(
             "SELECT b.skipped, count(*) FROM files f JOIN blobs b ON b.id = f.blob"
             " WHERE f.snapshot = ? AND b.skipped != '' GROUP BY 1 ORDER BY 2 DESC",
@@ -237,7 +237,7 @@ class CodeIndex:
 
 
 def stem_of(path: str) -> str:
-    """The name of a file without its endings, in lower case: by it a mentioned file or module is found."""
+    """The name of a file without its suffixes, in lower case, by which a mentioned file or module is found."""
     return path.rpartition("/")[2].partition(".")[0].casefold()
 
 
@@ -247,7 +247,7 @@ def _open_for_writing(path: Path) -> sqlite3.Connection:
         connection = _connect(path)
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-            # A cache: after a power failure it is built again.
+            # This is a cache: after a power failure, it is rebuilt.
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute(f"PRAGMA cache_size = {_CACHE}")
             if not connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
@@ -273,7 +273,7 @@ def delete_index(path: Path) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # Created by us, so that it is private from the first moment.
+    # Created by us, so that it is private from the start.
     os.close(open_regular(path, flags=os.O_RDWR | os.O_CREAT))
     return sqlite3.connect(path, timeout=_BUSY_TIMEOUT)
 

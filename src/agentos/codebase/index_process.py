@@ -1,7 +1,7 @@
-"""Builds the index in a process of its own, so that neither a large project nor a hostile file can stop a run.
+"""Builds the index in a separate process, so that neither a large project nor a hostile file can stop a run.
 
-A parser is C code that reads whatever a repository contains. If a file crashes it, or takes it longer than `PARSE_LIMIT`,
-that process dies alone; it is started again and leaves that file without definitions.
+A parser is C code that reads whatever a repository contains. If a file crashes it, or takes longer than `PARSE_LIMIT`,
+only that process dies; it is restarted and indexes that file without definitions.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ from agentos.core.errors import PreflightError
 from agentos.regular_files import UnsafeFile, open_regular, read_regular
 
 PARSE_LIMIT = 5.0  # seconds of CPU for one file
-MAX_RESTARTS = 5  # after that, nothing is parsed any more
+MAX_RESTARTS = 5  # after that, nothing more is parsed
 POLL_INTERVAL = 0.05  # seconds
 _EXIT_GRACE = 2.0  # seconds
 _NO_BLOB = "-"
@@ -36,7 +36,7 @@ class IndexState(Enum):
 
 
 class IndexProcess:
-    """A running update of an index. Call `poll` now and then, and `close` in any case."""
+    """A running update of an index. Call `poll` from time to time, and `close` in any case."""
 
     def __init__(self, job: IndexJob, parse_limit: float = PARSE_LIMIT) -> None:
         self._job = job
@@ -47,7 +47,7 @@ class IndexProcess:
         self._process = _start(job, self._unparsed, parse_limit)
 
     def poll(self) -> IndexState:
-        """How far it is; restarts the process if a file killed it."""
+        """Return the progress; restart the process if a file has killed it."""
         code = self._process.poll()
         if code is None:
             return IndexState.BUILDING
@@ -63,7 +63,7 @@ class IndexProcess:
         return IndexState.BUILDING
 
     def wait(self, seconds: float, on_progress: Callable[["IndexProgress"], None]) -> IndexState:
-        """Poll until it has ended or the time is over; `on_progress` is called often, and may raise to stop."""
+        """Poll until it has ended or the time is up; `on_progress` is called often, and may raise to stop."""
         deadline = time.monotonic() + seconds
         while (state := self.poll()) is IndexState.BUILDING and time.monotonic() < deadline:
             on_progress(read_progress(self._job.database))
@@ -101,7 +101,7 @@ def read_progress(database: Path) -> IndexProgress:
 
 
 def is_indexed(job: IndexJob) -> bool:
-    """Whether the index has the whole snapshot already, and the texts of the files that are shown whole."""
+    """Whether the index already has the whole snapshot, and the texts of the files to show whole."""
     try:
         with CodeIndex(job.database, job.snapshot.name) as index:
             files = (index.file(path) for path in job.whole)
@@ -111,7 +111,7 @@ def is_indexed(job: IndexJob) -> bool:
 
 
 def is_being_built(database: Path) -> bool:
-    """Whether some process holds the right to write the index."""
+    """Whether a process holds the index's write lock."""
     with index_lock(database, wait=False) as is_free:
         return not is_free
 
@@ -145,7 +145,7 @@ def _state_file(database: Path) -> Path:
 
 
 def main(arguments: Sequence[str], environment: Mapping[str, str]) -> None:
-    """The process itself: reads its job from standard input and ends with its parent."""
+    """Entry point of the process: reads its job from standard input and ends with its parent."""
     parent = int(arguments[0])
     message = json.load(sys.stdin)
     given = message["snapshot"]

@@ -1,4 +1,4 @@
-"""Brings the index of a project up to date: reads what is new, a batch at a time."""
+"""Updates the index of a project: reads new contents, one batch at a time."""
 
 import contextlib
 import fcntl
@@ -14,7 +14,7 @@ from agentos.codebase.source_files import BlobReader, ProjectSource, Snapshot, S
 from agentos.codebase.words import split_identifiers
 from agentos.regular_files import UnsafeFile, open_regular
 
-BATCH = 200  # files in one transaction; their texts are in memory together
+BATCH = 200  # files per transaction, whose texts are in memory at the same time
 Progress = Callable[[int, int], None]
 """Called with the number of files done and their total; may raise to stop."""
 
@@ -29,7 +29,7 @@ class IndexUpdate:
 
 @dataclass(frozen=True, slots=True)
 class IndexJob:
-    """What to index and where. `whole` are the paths of files that are shown as they are: their texts are kept too."""
+    """What to index and where. `whole` are the paths of files to show whole, whose texts are stored, too."""
 
     database: Path
     source: ProjectSource
@@ -111,7 +111,7 @@ def _entry(
 
 @contextlib.contextmanager
 def index_lock(path: Path, *, wait: bool = True) -> Iterator[bool]:
-    """Holds the right to write the index; with `wait=False`, yields False if another process has it."""
+    """Hold the index's write lock; with `wait=False`, yield False if another process holds it."""
     descriptor = open_regular(Path(f"{path}.lock"), flags=os.O_RDWR | os.O_CREAT)
     try:
         yield _lock(descriptor, wait)

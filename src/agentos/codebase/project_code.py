@@ -1,4 +1,4 @@
-"""What the nodes of a graph may ask about the project's code: a context for an issue, and checks of a draft."""
+"""The project's code as graph nodes use it: a context for an issue, and checks of a draft."""
 
 import asyncio
 import time
@@ -14,7 +14,7 @@ from agentos.core.planning.worker_task import CodeAccess
 
 _POLL_INTERVAL = 0.2  # seconds
 _SAY_INTERVAL = 15.0  # seconds
-_START_GRACE = 10.0  # seconds in which nobody has to be building, as between two starts of the process
+_START_GRACE = 10.0  # seconds without a builder that are tolerated, as between two starts of the process
 
 
 class ProjectCode:
@@ -68,13 +68,13 @@ class ProjectCode:
             return check_draft(draft, issue, index, with_form=with_form)
 
     def changed_since(self, blobs: Mapping[str, str]) -> list[str]:
-        """Of the files with these hashes, the paths of those that are different or gone now."""
+        """Of the files with these hashes, the paths of those that have changed or are gone."""
         with CodeIndex(Path(self._access.index), self._access.snapshot) as index:
             files = {path: index.file(path) for path in blobs}
         return [path for path, file in files.items() if file is None or file.blob != blobs[path]]
 
     def is_indexed(self) -> bool:
-        """Whether the snapshot can be read now."""
+        """Whether the snapshot can be read yet."""
         try:
             with CodeIndex(Path(self._access.index), self._access.snapshot):
                 return True

@@ -1,4 +1,5 @@
-"""Ranks the files of a snapshot for an issue: BM25 over contents and paths, raised for what the issue mentions."""
+"""Ranks the files of a snapshot for an issue: BM25 over contents and paths, boosted for files that the issue
+mentions."""
 
 import math
 import re
@@ -11,16 +12,16 @@ from agentos.codebase.words import words
 
 MAX_TERMS = 20  # of an issue; more of them cost time and add common words
 _MIN_TERMS = 5
-_MAX_WORDS = 80  # different ones that are looked up
-MAX_TEXT = 20_000  # characters of an issue that are read; beyond that there are logs
-_COMMON = 0.1  # share of files; a word in more of them says nothing
-_COMMON_FILES = 500  # the same in a large project, where every file that has a word costs time
+_MAX_WORDS = 80  # distinct words that are looked up
+MAX_TEXT = 20_000  # characters of an issue that are read; the rest is usually logs
+_COMMON = 0.1  # share of the files; a word in more of them is not distinctive
+_COMMON_FILES = 500  # the same in a large project, where every file with a word costs time
 _PATH_WEIGHT, _TITLE_WEIGHT = 0.35, 1.2
 _SYMBOL_COLUMN, _BODY_COLUMN = 2.0, 1.0
 _CANDIDATES = 300
 _PATH_BOOST, _MODULE_BOOST, _NAME_BOOST = 1.5, 1.0, 0.25  # added to scores that are at most about 1
 _MAX_NAMES = 3  # mentioned definitions in one file that count
-_MAX_DEFINED = 6  # files; a name that more of them define points to none
+_MAX_DEFINED = 6  # files; a name defined in more of them identifies none
 _TEST_FACTOR, _DOCUMENT_FACTOR = 0.45, 0.35
 _TESTS = re.compile(
     r"(^|/)(tests?|testing|spec|specs|__tests__|fixtures|testdata)/|(^|/)test_[^/]*$|_test\.\w+$|\.(test|spec)\.\w+$"
@@ -75,7 +76,7 @@ def rank(index: CodeIndex, title: str, text: str) -> list[RankedFile]:
     """The files most likely to matter, best first. The title counts once more on its own."""
     text = text[:MAX_TEXT]
     title_words = words(title)
-    # The paths in a traceback are mentions; their words say where somebody's Python is installed.
+    # The paths in a traceback are mentions; their words only say where somebody's Python is installed.
     terms = _terms(index, Counter([*words(_TRACEBACK_PATH.sub(" ", text)), *(title_words * 3)]))
     files: dict[int, RankedFile] = {}
     _add_contents(index, files, terms, 1.0)
@@ -171,7 +172,7 @@ def _mentioned_paths(index: CodeIndex, mentions: Mentions) -> list[tuple[int, st
         is_path = "." in last
         candidates = index.with_stem(stem_of(last))
         if "/" not in mention and len(candidates) > _MAX_DEFINED:
-            continue  # as many as `__init__.py` point to none
+            continue  # a name as common as `__init__.py` identifies none
         for number, path in candidates:
             stem = path if is_path else path.rpartition(".")[0]
             if mention == stem or stem.endswith(f"/{mention}") or mention.endswith(f"/{stem}"):

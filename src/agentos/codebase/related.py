@@ -1,4 +1,4 @@
-"""Finds the documents that are nearest in words to a text: earlier designs, other issues."""
+"""Finds the documents most similar to a text by their words: earlier designs, other issues."""
 
 import contextlib
 import os
@@ -13,7 +13,7 @@ from agentos.codebase.words import split_identifiers, words
 from agentos.core.errors import ItemError
 from agentos.regular_files import UnsafeFile, list_folder, open_regular, read_regular
 
-MAX_DOCUMENTS = 2000  # those with the highest numbers; each is read for every question
+MAX_DOCUMENTS = 2000  # those with the highest numbers; each is read for every query
 _MAX_TERMS = 40
 _MAX_BODY = 65_536  # characters that are compared; GitHub's own limit
 _CHECK_EVERY = 200  # documents
@@ -29,7 +29,7 @@ CREATE VIRTUAL TABLE t USING fts5(title, body, content='', tokenize="porter unic
 
 @dataclass(frozen=True, slots=True)
 class RelatedDocument:
-    """A document near a text. `similarity` is the share of the text's distinctive words in it, 0 to 1."""
+    """A document similar to a text. `similarity` is the share of the text's distinctive words that it contains, 0 to 1."""
 
     path: str
     title: str
@@ -75,7 +75,7 @@ def write_document_index(
             if time.time() - leftover.stat().st_mtime > _LEFTOVER_AGE:
                 leftover.unlink()
     try:
-        # Created by us, so that it is private from the first moment.
+        # Created by us, so that it is private from the start.
         os.close(open_regular(new, flags=os.O_RDWR | os.O_CREAT | os.O_TRUNC))
         with contextlib.closing(sqlite3.connect(new)) as connection:
             # A cache, written anew by every run and never changed afterwards.

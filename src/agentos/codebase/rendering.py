@@ -12,7 +12,7 @@ _INDENT = " "
 
 
 def tokens(text: str) -> int:
-    """An estimate; providers count after the call."""
+    """Estimate the number of tokens; providers count them only after the call."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
@@ -21,9 +21,9 @@ def characters(token_count: int) -> int:
 
 
 def path_tree(paths: Sequence[str], limit: int) -> str:
-    """All paths, one line per folder; where they do not fit into `limit` characters, folders with a count only.
+    """All paths, one line per folder.
 
-    The deepest folders lose their names first.
+    If they do not fit into `limit` characters, folders show only a count, starting with the deepest.
     """
     folders: dict[str, list[str]] = {}
     for path in paths:
@@ -54,7 +54,7 @@ def cut_lines(lines: list[str], limit: int, noun: str) -> str:
 
 
 def cut_text(text: str, limit: int) -> str:
-    """The text up to the last whole line within `limit` characters, and a line that says what is missing."""
+    """The text up to the last whole line within `limit` characters, and a line that says how much is missing."""
     if len(text) <= limit:
         return text
     note = "\n... cut here: {:,} more characters"
@@ -65,7 +65,7 @@ def cut_text(text: str, limit: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RenderedFile:
-    """A file's signatures as they are shown; `hidden` definitions did not fit."""
+    """A file's signatures as shown; `hidden` definitions did not fit."""
 
     path: str
     text: str

@@ -1,4 +1,4 @@
-"""Extracts the definitions of a source file and their signatures, with tree-sitter where it is installed."""
+"""Extracts the definitions of a source file and their signatures, with tree-sitter if it is installed."""
 
 import functools
 import importlib
@@ -50,7 +50,7 @@ def is_supported(language: str) -> bool:
 
 
 def definitions(content: bytes, language: str) -> list[Definition]:
-    """The definitions in the order in which they stand in the file; none if the language is not supported."""
+    """The definitions in file order; none if the language is not supported."""
     extractor = _extractor(language) if language else None
     return extractor.extract(content) if extractor else []
 

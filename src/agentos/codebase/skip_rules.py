@@ -5,7 +5,7 @@ from enum import StrEnum
 
 MAX_FILE = 512 * 1024  # bytes; larger files are data, or nobody reads them
 _BINARY_PROBE = 8000  # bytes, as git does
-_HEADER = 1024  # bytes in which a generator says that it wrote the file
+_HEADER = 1024  # bytes in which a generator's mark is expected
 _LONG_LINE = 5000  # characters on average: minified
 
 
@@ -47,7 +47,7 @@ _GENERATED_TEXT = re.compile(
     rb"(?:do not (?:edit|modify)|by hand)|this file is auto-?generated",
     re.IGNORECASE,
 )
-# Documents that a workflow reads or writes itself: the item would otherwise be the best match for itself.
+# Documents that a workflow reads or writes itself: otherwise an item would be its own best match.
 _OWN_DOCUMENTS = re.compile(r"^(issues/[^/]+\.md$|ideas/|docs/(lld|lineage|issues)/|\.agentos/|\.locks/)")
 
 

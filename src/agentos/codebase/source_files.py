@@ -16,7 +16,7 @@ from agentos.regular_files import UnsafeFile, list_folder, read_regular
 
 MAX_FILES = 200_000
 _GIT_TIMEOUT = 120.0  # seconds
-# Of a repository that a stranger prepared, only objects are read: nothing it configures is run or fetched.
+# The repository may be hostile, so only its objects are read: nothing that it configures is run or fetched.
 _GIT = (
     "git",
     "--no-pager",
@@ -32,9 +32,9 @@ _GIT_ENVIRONMENT = {
     "GIT_TERMINAL_PROMPT": "0",
     "LC_ALL": "C",
 }
-# Other hidden folders are caches, editors' state or a home of agentos.
+# Other hidden folders are caches, editor state or a home of agentos.
 _HIDDEN_SOURCES = (".github", ".gitlab", ".circleci")
-# The same files are another snapshot once the parsers are installed.
+# The same files count as another snapshot once the parsers are installed.
 _PARSED = {True: "", False: "-unparsed"}
 _REGULAR_MODES = ("100644", "100755")
 
@@ -80,7 +80,7 @@ class ProjectSource:
         commit = _commit(self, revision)
         files = tuple(_committed(self, commit)) if commit else ()
         if files:
-            # A sub-folder of a repository has other files than the whole at the same commit.
+            # A subfolder of a repository has different files than the whole repository at the same commit.
             return Snapshot(f"{commit}:{_digest(files)[:12]}{_PARSED[has_signatures()]}", commit, files)
         files = tuple(_in_folder(self.project))
         return Snapshot(f"files-{_digest(files)[:12]}{_PARSED[has_signatures()]}", "", files)
@@ -102,7 +102,7 @@ def _committed(source: ProjectSource, commit: str) -> Iterator[SourceFile]:
             path = name.decode()
             fields = facts.decode().split()
             if fields and fields[0] in _REGULAR_MODES and not is_own_document(path):
-                # Of an object that a partial clone lacks, git cannot tell the size.
+                # git does not know the size of an object that a partial clone lacks.
                 yield SourceFile(path, fields[2], int(fields[3]) if fields[3].isdigit() else 0)
                 found += 1
                 if found >= MAX_FILES:
@@ -128,7 +128,7 @@ def _git(source: ProjectSource, *arguments: str) -> bytes:
 
 
 def _in_folder(project: Path) -> Iterator[SourceFile]:
-    """Depth first, in order of name. A file that is skipped by its name is listed without being opened."""
+    """Walk depth first, in order of name. A file that is skipped by its name is listed without being opened."""
     pending = [("", IgnoreRules().entering(project, ""))]
     found = 0
     while pending and found < MAX_FILES:
@@ -191,7 +191,7 @@ class _FolderReader:
 
 
 class _GitReader:
-    """One `git cat-file --batch` for all files: starting a process for each would take longer than indexing it."""
+    """Reads all files through one `git cat-file --batch`: starting a process for each would take longer than indexing it."""
 
     def __init__(self, source: ProjectSource) -> None:
         self._process = subprocess.Popen(

@@ -4,7 +4,7 @@ import re
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[^\W\d_]\w+")
-# Scripts whose words are not separated by spaces, or hardly: Thai, Chinese, Japanese, Korean.
+# Scripts that hardly separate words by spaces: Thai, Chinese, Japanese, Korean.
 _UNSPACED = re.compile(
     "[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f]{3,}"
 )

@@ -1,4 +1,4 @@
-"""Writes the documents of finished items into the project: whole, once, and never over a file with other content."""
+"""Writes the documents of finished items into the project, each once, and never over a file with other content."""
 
 import contextlib
 import hashlib
