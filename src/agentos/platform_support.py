@@ -47,7 +47,7 @@ class ExitedChild:
 
 @dataclass(frozen=True, slots=True)
 class CpuSeconds:
-    """Processor time, in any unit: in use, and altogether."""
+    """Processor time in any unit: busy, and in total."""
 
     busy: float
     total: float
@@ -61,7 +61,7 @@ class PosixPlatform:
     """Whether the kernel can end a process with its parent. If not, the fork server starts a reaper."""
 
     def die_with_parent(self, parent: int) -> None:
-        """End this process when its parent ends. Starts a thread that asks who the parent is."""
+        """End this process when its parent ends. Starts a thread that polls the parent's pid."""
 
         def watch() -> None:
             while os.getppid() == parent:
@@ -74,22 +74,22 @@ class PosixPlatform:
         """Send this process a signal when its parent ends. Here the reaper kills its whole group instead."""
 
     def before_exec(self) -> Callable[[], None] | None:
-        """What a program calls between fork and exec so that it dies with this process; here the reaper does that."""
+        """A function to call between fork and exec so that the program dies with this process; here the reaper kills it."""
         return None
 
     def disable_core_dumps(self) -> None:
-        """Keep this process's memory out of core files."""
+        """Keep the memory of this process out of core files."""
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
     def set_child_subreaper(self) -> None:
-        """Become the parent of orphaned descendants. Not possible here: what leaves its process group is lost."""
+        """Become the parent of orphaned descendants. Not possible here: a process that leaves its group is lost."""
 
     def children(self) -> list[int]:
-        """The children of this process if it adopts orphans; else none."""
+        """The children of this process if it is a subreaper; otherwise none."""
         return []
 
     def reap_child(self, on_exit: Callable[[int], None]) -> ExitedChild | None:
-        """Reap one child that has exited; `on_exit` gets its pid, before it is reaped where that is possible."""
+        """Reap one exited child; `on_exit` gets its pid, if possible before it is reaped."""
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
@@ -100,7 +100,7 @@ class PosixPlatform:
         return ExitedChild(pid, os.waitstatus_to_exitcode(status))
 
     def peer(self, connection: socket.socket) -> Peer:
-        """Who is at the other end. Not known here: the modes of the socket and of its folder keep others out."""
+        """Who is at the other end. Unknown here: the modes of the socket and its folder keep others out."""
         return Peer()
 
     def is_stopped(self, pid: int, holding: Path | None = None) -> bool:
@@ -134,7 +134,7 @@ class PosixPlatform:
         return None
 
     def cpu_seconds(self) -> "CpuSeconds | None":
-        """What all processors together have done since the machine was started; None if that is not known."""
+        """The processor time of all processors since boot; None if unknown."""
         return None
 
 
@@ -146,13 +146,13 @@ if sys.platform == "linux":
     _CGROUP = Path("/sys/fs/cgroup")
 
     class LinuxPlatform(PosixPlatform):
-        """What Linux does better, and /proc where there is one that shows our own pid namespace."""
+        """What Linux does better, and /proc if it shows our own pid namespace."""
 
         name = "Linux calls"
         has_parent_death_signal = True
 
         def die_with_parent(self, parent: int) -> None:
-            """Have the kernel kill this process when the thread that created it ends; exit now if it has."""
+            """Have the kernel kill this process when the thread that created it ends; exit now if it has ended already."""
             _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() != parent:
                 os._exit(1)
@@ -174,7 +174,7 @@ if sys.platform == "linux":
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
         def children(self) -> list[int]:
-            """Without /proc, what a worker left in another session lives on until it ends by itself."""
+            """Without /proc, processes that a worker left in another session live on until they end by themselves."""
             if not _proc_is_ours():
                 return []
             with contextlib.suppress(OSError):
@@ -230,7 +230,7 @@ if sys.platform == "linux":
                 return super().boot_id()
 
         def available_memory(self) -> int | None:
-            """What the kernel estimates, or what the container may still use if that is less."""
+            """The kernel's estimate, or what the container may still use if that is less."""
             found = super().available_memory()
             with contextlib.suppress(OSError, IndexError, ValueError):
                 text = (_PROC / "meminfo").read_text().partition("MemAvailable:")[2]
@@ -247,7 +247,7 @@ if sys.platform == "linux":
             return None
 
     def _prctl(option: int, value: int) -> None:
-        import ctypes  # takes milliseconds, and most commands do without
+        import ctypes  # takes milliseconds, and most commands do not need it
 
         if ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
@@ -259,11 +259,11 @@ if sys.platform == "linux":
         return False
 
     def _cgroup_memory() -> int | None:
-        """What the tightest memory limit of this process's control groups leaves."""
+        """The memory left by the tightest limit of this process's control groups."""
         return min(filter(None, map(_free_memory, _memory_groups())), default=None)
 
     def _memory_groups() -> Iterator[Path]:
-        """The folders of this process's control group and of those that contain it, in version 1 or 2."""
+        """The folders of this process's control group and its ancestors, in version 1 or 2."""
         with contextlib.suppress(OSError):
             for line in (_PROC / "self" / "cgroup").read_text().splitlines():
                 _, controller, path = line.split(":", 2)
@@ -273,7 +273,7 @@ if sys.platform == "linux":
                     yield from (folder for folder in (group, *group.parents) if folder.is_relative_to(root))
 
     def _free_memory(group: Path) -> int | None:
-        """Its limit less what is in use; the file cache does not count, because it is given up under pressure."""
+        """The group's limit minus its usage; the file cache does not count, because it is reclaimed under pressure."""
         for limit, used in (
             ("memory.max", "memory.current"),
             ("memory.limit_in_bytes", "memory.usage_in_bytes"),
@@ -286,7 +286,7 @@ if sys.platform == "linux":
 
 
 def wakeup_pipe() -> tuple[int, int]:
-    """The read and write end of a pipe that never blocks and that no other program inherits."""
+    """The read and write end of a non-blocking pipe that no other program inherits."""
     reading, writing = os.pipe()
     os.set_blocking(reading, False)
     os.set_blocking(writing, False)
@@ -295,7 +295,7 @@ def wakeup_pipe() -> tuple[int, int]:
 
 @functools.cache
 def platform() -> PosixPlatform:
-    """The calls for this machine."""
+    """The platform of this machine."""
     if sys.platform == "linux" and not wants_portable_calls():
         return LinuxPlatform()
     return PosixPlatform()

@@ -1,9 +1,9 @@
-"""The one way to open a file that a stranger may have put there: no links, no devices, no blocking, bounded size.
+"""The only way to open a file that may be hostile: no links, no devices, no blocking, bounded size.
 
-A cloned repository chooses what lies at every path inside it. Followed blindly, a link sends a private file to a model,
-a FIFO blocks for ever and a link to /dev/zero eats all memory. Everything that opens a project's file, or a file in the
-home that something may have replaced, goes through this module: `read_regular` and `read_start` for content in memory,
-`open_regular` for files that are read bit by bit or written to.
+A cloned repository decides what is at every path inside it. Opened blindly, a link would send a private file to a
+model, a FIFO would block forever, and a link to /dev/zero would fill the memory. Everything that opens a project's
+file, or a file in the home that something may have replaced, goes through this module: `read_regular` and `read_start`
+for content in memory, `open_regular` for files that are read bit by bit or written to.
 """
 
 import contextlib
@@ -23,7 +23,7 @@ _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnsafeFile(PreflightError):
-    """The path does not lead to a regular file of acceptable size; `problem` says what is there instead."""
+    """The path is not a regular file of acceptable size; `problem` says what is there instead."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -71,8 +71,8 @@ def open_regular(
 ) -> int:
     """A descriptor of a regular file, opened without blocking.
 
-    With a `root`, no folder between it and the file may be a link either, so nothing outside of it is reached. With
-    `follow`, the file itself may be a link: for what only the user puts there. Raises UnsafeFile for anything but a
+    With a `root`, no folder between it and the file may be a link either, so nothing outside it is reached. With
+    `follow`, the file itself may be a link, for paths that only the user controls. Raises UnsafeFile for anything but a
     regular file; FileNotFoundError and other errors of the file system pass through.
     """
     descriptor = _open(path, root, (_SAFE_FLAGS & ~os.O_NOFOLLOW if follow else _SAFE_FLAGS) | flags, mode)

@@ -49,7 +49,7 @@ WORKFLOW_IMPORT = b"agentos.workflows"
 class Finding:
     """The result of one check: what was checked, what was found and, if it failed, how to fix it.
 
-    start: the command that begins a run of this project, where the check has found it out
+    start: the command that starts a run of this project, if the check has determined it
     """
 
     what: str
@@ -116,7 +116,7 @@ def _permissions(context: CheckContext) -> Iterator[Finding]:
 
 
 def _all_paths(home: Path) -> Iterator[Path]:
-    """Everything in the home but the files of worktrees and copies: only their owner can enter those folders."""
+    """Everything in the home except files of worktrees and copies, whose folders only their owner can enter."""
     yield home
     closed = {str(home / kind.folder) for kind in WorkspaceKind}
     for folder, folders, files in os.walk(home):
@@ -252,7 +252,7 @@ def _keys(context: CheckContext) -> Iterator[Finding]:
 
 
 def _check_roles(settings: Settings) -> Iterator[Finding]:
-    """Whether the settings name providers that exist, while no key tells which can be used."""
+    """Whether the settings name existing providers; used without a key, when it is unknown which can serve."""
     try:
         select_models(settings, ())
     except AgentosError as error:
@@ -276,7 +276,7 @@ def _read(context: CheckContext) -> Settings:
 
 
 def _settings_or_none(context: CheckContext) -> Settings | None:
-    """None if they are invalid: that is reported by its own check."""
+    """The settings; None if they are invalid, which another check reports."""
     with contextlib.suppress(AgentosError):
         return _read(context)
     return None
@@ -301,7 +301,7 @@ def _project(context: CheckContext) -> Iterator[Finding]:
 
 
 def _own_workflow(project: Path) -> str:
-    """The name of a module in the project that has a workflow of its own; empty if none does."""
+    """The name of a module in the project that contains a workflow; empty if none does."""
     for path in sorted(project.glob("*.py")):
         with contextlib.suppress(OSError, PreflightError):
             if WORKFLOW_IMPORT in read_regular(path, project):
@@ -310,7 +310,7 @@ def _own_workflow(project: Path) -> str:
 
 
 def _documents(context: CheckContext) -> Iterator[Finding]:
-    """Whether this user may write what a run writes, also where another user of a shared checkout began."""
+    """Whether this user may write what a run writes, even where another user of a shared checkout has started."""
     project, docs = context.project, context.project / "docs"
     folders = (*WRITTEN_FOLDERS, *((ACTIVE, DONE) if (project / ACTIVE).is_dir() else ()))
     if docs.exists() and not docs.is_dir():
@@ -329,7 +329,9 @@ def _items(context: CheckContext) -> Iterator[Finding]:
     for workflow in (LldWorkflow(), IssueWorkflow()):
         folder = workflow.folders[0]
         what = folder.partition("/")[0]
-        is_readable = is_inside(context.project / folder, context.project)  # else reported by its own check
+        is_readable = is_inside(
+            context.project / folder, context.project
+        )  # otherwise reported by its own check
         if not is_readable or not (context.project / folder).is_dir() or (on_github and folder == ISSUES):
             continue
         try:

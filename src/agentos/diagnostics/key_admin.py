@@ -98,14 +98,14 @@ def set_key_enabled(name: str, *, enabled: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AddedKey:
-    """A key as it was stored, and why it could not be checked; empty if it works or was not to be checked."""
+    """A key as it was stored, and why it could not be checked; empty if it works or no check was requested."""
 
     credential: Credential
     unchecked: str = ""
 
 
 def check_new_key(key: str, name: str | None) -> None:
-    """Raise UsageError for a key or a name that could not be stored."""
+    """Raise UsageError for a key or a name that cannot be stored."""
     check_new(_source(Home(home_folder()).open()), key, name)
 
 
@@ -120,7 +120,7 @@ def add_key(new: NewCredential, check: bool) -> AddedKey:
 
 
 def remove_key(name: str) -> Credential | None:
-    """Remove the key from the credentials file; returns it if a variable of the environment still holds it."""
+    """Remove the key from the credentials file; return it if an environment variable still holds it."""
     home = Home(usable_home())
     wanted = _find(_read_credentials(home), name)
     positions = _positions(home, wanted)
@@ -135,7 +135,7 @@ def remove_key(name: str) -> Credential | None:
 
 
 async def _try_new_key(new: NewCredential) -> str:
-    """Make one call; returns why it says nothing about the key, empty if the key works."""
+    """Make one call; return why it was inconclusive, or an empty string if the key works."""
     reach_loopback_directly()
     model = new.model or DEFAULT_MODELS[new.provider]
     access = LeasedKey(new.name or "the new key", new.key, new.base_url, model)
@@ -193,7 +193,7 @@ def _notify_runs(home: Home, notes: list[Note]) -> None:
                     f"could not notify the active runs: a suspended run or a full disk blocks {home.quota}; "
                     "try again"
                 )
-            notes = []  # the log keeps what it could not write yet
+            notes = []  # the log keeps what could not be written yet
             time.sleep(0.05)
 
 

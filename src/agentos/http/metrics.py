@@ -1,4 +1,4 @@
-"""Counters and gauges in Prometheus's text format, and the HTTP server that shows them."""
+"""Counters and gauges in Prometheus's text format, and the HTTP server that serves them."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,7 +15,7 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class Metrics:
-    """Named counters with labels, and gauges that are read when somebody asks.
+    """Named counters with labels, and gauges that are read on request.
 
     metrics.add("agentos_gateway_calls_total", (("provider", "gemini"),))
     """
@@ -51,7 +51,7 @@ class Metrics:
 async def serving_metrics(
     metrics: Metrics, host: str, port: int, is_ready: Callable[[], bool]
 ) -> AsyncIterator[str]:
-    """Serves /metrics, /healthz and /readyz while the context is open. They tell numbers, never keys or texts."""
+    """Serve /metrics, /healthz and /readyz while the context is open. They contain only numbers, never keys or texts."""
 
     async def handle(request: HttpRequest, connection: Connection) -> None:
         if request.target == "/metrics":
@@ -73,7 +73,7 @@ async def serving_metrics(
 
 
 def respond_health(connection: Connection, path: str, is_ready: Callable[[], bool]) -> None:
-    """/healthz: the process answers. /readyz: it can also do its work."""
+    """Answer /healthz (the process responds) or /readyz (it can also do its work)."""
     if path == "/readyz" and not is_ready():
         respond(connection, 503, "not ready\n")
     else:

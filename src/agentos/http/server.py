@@ -1,4 +1,5 @@
-"""Listens on a loopback address, or with TLS on any, recognises requests meant for one, and ends with the parent process."""
+"""Listens on a loopback address or, with TLS, on any; recognises requests to a loopback name; ends with its parent
+process."""
 
 import asyncio
 import contextlib
@@ -15,15 +16,17 @@ from dataclasses import dataclass
 from agentos.http.connection import HEAD_TIMEOUT, MAX_BODY_BYTES, Admission, Connection, Handler
 
 CLOSE_GRACE = 0.2  # seconds
-# A peer that was cut off is noticed within half a minute; the system's defaults take hours. Not every system has all.
+# A peer that was cut off is noticed within half a minute; the system's defaults take hours. Not every system has all of
+# these.
 DEAD_PEER_OPTIONS = {"TCP_KEEPIDLE": 15, "TCP_KEEPINTVL": 5, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 30_000}
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a server listens: port 0 picks a free one, `tls` encrypts its connections.
+    """Where a server listens.
 
-    `in_clear` serves other machines without TLS, for what is no secret.
+    Port 0 picks a free one; `tls` encrypts its connections. `in_clear` serves other machines without TLS, for content
+    that is not secret.
     """
 
     host: str = "127.0.0.1"
@@ -44,7 +47,7 @@ async def listening(
     admit: Admission | None = None,
     head_timeout: float = HEAD_TIMEOUT,
 ) -> AsyncIterator[str]:
-    """Serves while the context is open, and yields the server's URL; leaving drops every connection.
+    """Serve while the context is open, and yield the server's URL; leaving it drops every connection.
 
     Raises ValueError for an address that other machines can reach, unless the connections are encrypted.
     """
@@ -67,12 +70,12 @@ async def listening(
         server.close()
         tasks = [task for connection in tuple(connections) if (task := connection.drop())]
         if tasks:
-            # Lets the handlers record that their calls were dropped.
+            # Let the handlers record that their calls were dropped.
             await asyncio.wait(tasks, timeout=CLOSE_GRACE)
 
 
 def notice_dead_peers(connection: "socket.socket | TransportSocket") -> None:
-    """Lets the system close connections whose other end was cut off without saying goodbye."""
+    """Let the system close connections whose other end was cut off without closing them."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in DEAD_PEER_OPTIONS.items():
         if (option := getattr(socket, name, None)) is not None:
@@ -104,7 +107,7 @@ def is_loopback(address: str) -> bool:
 
 
 def on_stdin_closed(callback: Callable[[], object]) -> None:
-    """Calls back, on another thread, when standard input is closed: a server uses it to end with its parent.
+    """Call back, on another thread, when standard input is closed, so that a server can end with its parent.
 
     A daemon thread reads, because an event loop cannot wait for every kind of stdin.
     """

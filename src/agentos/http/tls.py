@@ -1,4 +1,4 @@
-"""The certificate of a server that other machines use, read again when it was renewed."""
+"""The certificate of a server that other machines use, read again when it is renewed."""
 
 import os
 import ssl
@@ -10,7 +10,7 @@ from agentos.core.errors import PreflightError
 class ServerCertificate:
     """A certificate chain and its private key, in PEM files, as the TLS context of a server.
 
-    `reload_if_changed` takes a renewed certificate over for new connections, without a restart.
+    `reload_if_changed` uses a renewed certificate for new connections, without a restart.
     """
 
     def __init__(self, certificate: Path, key: Path) -> None:
@@ -22,7 +22,7 @@ class ServerCertificate:
         self._load()
 
     def reload_if_changed(self) -> bool:
-        """Returns whether a new certificate was loaded. Raises PreflightError if the changed files cannot be used."""
+        """Return whether a new certificate was loaded. Raises PreflightError if the changed files cannot be used."""
         stamp = self._read_stamp()
         if stamp == self._stamp:
             return False

@@ -70,7 +70,7 @@ class Audit:
 
 
 def _share_one_prefix(items: tuple[str, ...]) -> bool:
-    """Whether every item is called PREFIX-NUMBER with the same prefix, so that the number alone names it."""
+    """Whether all items are named PREFIX-NUMBER with the same prefix, so that the number alone identifies an item."""
     parts = [item.rpartition("-") for item in items]
     return len({prefix for prefix, _, _ in parts}) == 1 and all(number.isdigit() for _, _, number in parts)
 

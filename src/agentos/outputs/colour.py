@@ -1,4 +1,5 @@
-"""Colours by meaning: approved green, needs revision yellow, failed red, limited magenta. The words say the same."""
+"""Colours by meaning: approved green, needs revision yellow, failed red, limited magenta. No meaning is in colour
+alone."""
 
 import contextlib
 import os
@@ -13,10 +14,10 @@ Paint = Callable[[str], str]
 _RED, _GREEN, _YELLOW, _MAGENTA = 31, 32, 33, 35  # ANSI codes
 _BOLD = 1
 _ITEM_COLOURS = (34, 36, 94, 96)
-"""Of the prefixes of items; none of them has a meaning."""
+"""The colours of items' prefixes; none of them has a meaning."""
 _PREFIX = re.compile(r"\[[A-Za-z0-9._-]+\]")
 _ENDING = re.compile(r" (?:FAILED:.*|(?:Approved|Needs revision)(?= after )|Parked(?= at ))")
-# What is counted zero times stays plain, and so do flags such as --failed.
+# A count of zero stays plain, and so do flags such as --failed.
 _NONZERO = r"(?<!\b0 )(?<![-\w])"
 _MEANINGS = {
     _RED: rf"FAIL(?:ED)?\b|STALLED\b|{_NONZERO}(?:failed|killed|quarantined)\b(?! items:)|Failed: [1-9]\d*",
@@ -35,7 +36,7 @@ def wants_colours(descriptor: int, info: TerminalInfo) -> bool:
 
 
 def painter(descriptor: int = 1) -> Paint:
-    """`paint_text` if this output should have colours, else a function that changes nothing."""
+    """`paint_text` if this output should have colours, otherwise a function that changes nothing."""
     return paint_text if wants_colours(descriptor, terminal_info()) else unpainted
 
 
@@ -46,7 +47,7 @@ def is_terminal(descriptor: int) -> bool:
 
 
 def paint(line: str) -> str:
-    """Colour a line's prefix by its item and the rest by its meaning; an item's own output stays as it is."""
+    """Colour a line's prefix by its item and the rest by its meaning; an item's own output is left unchanged."""
     found = _PREFIX.match(line)
     if not found:
         return line
@@ -61,7 +62,7 @@ def paint(line: str) -> str:
 
 
 def paint_text(text: str) -> str:
-    """Colour the words for results and states in a text of ours."""
+    """Colour the words for results and states in a text that we wrote."""
     return _WORD.sub(lambda found: _coloured(int(str(found.lastgroup)[1:]), found[0]), text)
 
 

@@ -12,7 +12,7 @@ from agentos.outputs.resume_command import Here, path_to_project
 from agentos.outputs.summary import ending_lines, summary_lines
 
 COORDINATOR = "[COORDINATOR]"
-MAX_HELD_LINES = 100_000  # of all items that wait for their turn; more is left to their logs
+MAX_HELD_LINES = 100_000  # of all items that wait for their turn; further lines are only in the logs
 Write = Callable[[str], None]
 
 
@@ -22,7 +22,7 @@ class OutputOrder:
     def __init__(self) -> None:
         self._waiting: dict[str, list[str]] = {}
         self._over: set[str] = set()
-        self._cut: set[str] = set()  # items that have lost lines here
+        self._cut: set[str] = set()  # items whose further lines are only in their logs
         self._held = 0
 
     def start(self, items: Iterable[str]) -> None:
@@ -56,7 +56,7 @@ class OutputOrder:
         return lines
 
     def flush(self) -> list[str]:
-        """Everything that is still held, at the end of the run."""
+        """All lines that are still held back, at the end of the run."""
         return [line for lines in self._waiting.values() for line in lines]
 
 

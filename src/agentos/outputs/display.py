@@ -20,7 +20,7 @@ WATCH_KEYS = "Keys: t or Enter for a snapshot, q or Ctrl-C to quit; the run cont
 
 
 class Display(Protocol):
-    """A listener that also writes single lines and can hand the terminal back to the shell for a while."""
+    """A listener that also writes single lines and can temporarily return the terminal to the shell."""
 
     def on_event(self, event: events.Event, at: float) -> None: ...
 

@@ -42,7 +42,7 @@ def footer(stats: RunStats, at: float, size: TerminalSize) -> list[str]:
 
 
 def snapshot(stats: RunStats, at: float) -> list[str]:
-    """The same at full length, for a user who pressed a key."""
+    """The footer at full length, for a user who pressed a key."""
     if stats.started is None:
         return ["Nothing has started yet."]
     waiting = sum(row.outcome is None and not row.running for row in stats.rows.values())
@@ -65,12 +65,12 @@ def item_row(row: ItemStats, stats: RunStats, at: float) -> str:
 
 
 def _note(row: ItemStats, stats: RunStats) -> str:
-    """What stands at the end of an item's row: that it is slow, or that it waits for a key."""
+    """The end of an item's row: that it is slow, or that it waits for a key."""
     return row.quiet_level or (WAITS_FOR_KEY if row in stats.waiting_for_keys else "")
 
 
 def _narrow_item_row(row: ItemStats, stats: RunStats, at: float, columns: int) -> str:
-    """The most detailed form of the row that fits; what is slow or waits, and for how long, is dropped last."""
+    """The most detailed form of the row that fits; that an item is slow or waits, and for how long, is dropped last."""
     age = duration(row.age(stats.item_clock(at)))
     note = f"  {_note(row, stats)}".rstrip()
     node = row.node or "starting"
@@ -84,7 +84,7 @@ def _narrow_item_row(row: ItemStats, stats: RunStats, at: float, columns: int) -
 
 
 def progress_parts(stats: RunStats, at: float) -> list[str]:
-    """The parts of the progress, most important first: the last ones are dropped where space is short."""
+    """The parts of the progress, most important first: the last ones are dropped if space is short."""
     total = len(stats.rows)
     return [
         part
@@ -122,7 +122,7 @@ def truncated(text: str, columns: int) -> str:
 
 
 def rows_taken(rows: list[str], columns: int) -> int:
-    """How many rows of the screen they take on a terminal that rewraps its rows to this width."""
+    """How many screen rows these take on a terminal that rewraps rows to this width."""
     return sum(max(1, math.ceil(len(row) / max(1, columns))) for row in rows)
 
 

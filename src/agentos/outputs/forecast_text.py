@@ -11,7 +11,7 @@ MAX_NAMED_KEYS = 4
 
 
 def forecast_lines(forecast: Forecast) -> list[str]:
-    """The forecast lines of a dry run; `?` where nothing is known."""
+    """The forecast lines of a dry run; `?` for unknown values."""
     calls = "?" if forecast.usage is None else f"{forecast.usage.calls:,}"
     used = "?" if forecast.usage is None else tokens(forecast.usage.tokens)
     cost = "?" if forecast.usage is None else dollars(forecast.cost)
@@ -29,7 +29,7 @@ def forecast_lines(forecast: Forecast) -> list[str]:
 
 
 def forecast_json(forecast: Forecast) -> dict[str, Any]:
-    """The forecast as one JSON object; null where nothing is known."""
+    """The forecast as one JSON object; null for unknown values."""
     bottleneck, usage = forecast.bottleneck, forecast.usage
     return {
         "type": "forecast",

@@ -82,7 +82,7 @@ def tokens_in_and_out(usage: Usage) -> str:
 
 
 DATABASE = "Postgres "
-"""How the place of an item store begins that is no disk."""
+"""Prefix of an item store's place that is not a disk."""
 AnnouncedEvent = (
     events.SchedulerEvent
     | events.CredentialsRejected
@@ -198,7 +198,7 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
             following = "Restarting it..." if event.restarting else "Programs get no keys from now on."
             return f"The gateway process ended ({event.cause}). {following}"
         case events.BudgetReached():
-            return None  # the shutdown that follows says it
+            return None  # the shutdown that follows reports it
         case events.GatewayRestored():
             return "The gateway is back. Items that failed meanwhile are retried."
         case events.GatewayWarned():

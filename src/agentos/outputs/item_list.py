@@ -1,4 +1,5 @@
-"""Selects and orders the items to list: in a long list, those that need no attention are only counted, and failures come last."""
+"""Selects and orders the items to list. In a long list, items that need no attention are only counted, and failures
+come last."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +23,7 @@ class ItemList:
 
 
 def item_list(rows: Sequence[ItemStats], *, alive: bool = True) -> ItemList:
-    """Up to MANY items in their order; of more, counts of those that need no attention, then revisions, then failures."""
+    """Up to MANY items in order; of more, counts of those that need no attention, then revisions, then failures."""
     if len(rows) <= MANY:
         return ItemList((), tuple(rows))
     counts = Counter(row.status_in(alive=alive) for row in rows if not _needs_attention(row))
@@ -36,7 +37,7 @@ def tries(row: ItemStats, reviewing: bool) -> str:
 
 
 def shown_result(result: str | None, path: str) -> str:
-    """A document as seen from the reader's folder, from which `path` leads to the project; an address as it is."""
+    """A document's path from the reader's folder, from which `path` leads to the project; an address is left unchanged."""
     return path + result if result and "://" not in result else result or ""
 
 

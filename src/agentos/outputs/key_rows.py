@@ -1,4 +1,4 @@
-"""The keys of a pool for people: what each is doing, how much of its quota is used, what was learned about it."""
+"""The keys of a pool for people: the state of each, how much of its quota is used, what was learned about it."""
 
 import time
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class KeyRow:
 
 @dataclass(frozen=True, slots=True)
 class LearnedRow:
-    """What was learned about a key for one model, how sure that is, and since when (wall clock)."""
+    """What was learned about a key for one model, how certain that is, and since when (wall clock)."""
 
     model: str
     limits: str
@@ -74,7 +74,7 @@ def _usage(bucket: Bucket, model: str, now: float) -> list[tuple[str, float, flo
 
 
 def key_json(row: KeyRow) -> dict[str, object]:
-    """One entry of `agentos keys --json`, of the keys in the page, and of those that a gateway shows."""
+    """One entry of `agentos keys --json`, of the keys on the page, and of the keys that a gateway shows."""
     key = row.credential
     now = time.time()
     return {

@@ -7,7 +7,7 @@ import termios
 
 
 class Keyboard:
-    """Reads keys without echo while we are in the foreground, and restores the terminal's settings."""
+    """Reads keys without echo while this process is in the foreground, and restores the terminal's settings."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -49,7 +49,7 @@ class Keyboard:
             return False
 
     def _set(self, attributes: list[object]) -> None:
-        # If we are moved to the background right now, SIGTTOU must not stop us.
+        # If we are in the background by now, SIGTTOU must not stop us.
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU, signal.SIGTTIN})
         # TCSANOW rather than TCSADRAIN: pending output may never drain.
         termios.tcsetattr(self._descriptor, termios.TCSANOW, attributes)  # type: ignore[arg-type]

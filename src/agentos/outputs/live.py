@@ -1,4 +1,4 @@
-"""The terminal renderer: scrolling lines above a fixed footer, redrawn by a thread of its own."""
+"""The terminal renderer: scrolling lines above a fixed footer, redrawn by a separate thread."""
 
 import contextlib
 import os
@@ -32,10 +32,10 @@ _URGENT = (
 
 @dataclass(frozen=True, slots=True)
 class LiveOptions:
-    """How to use the terminal. Without a footer, progress is printed as lines.
+    """How to use the terminal.
 
-    `reflows` is whether the terminal wraps its rows anew when it is resized; `hint` explains the keys;
-    `quit` is called when the user presses q; `here` is the folder in which they will type commands.
+    Without a footer, progress is printed as lines. `reflows`: the terminal rewraps its rows when it is resized. `hint`
+    explains the keys, `quit` is called when the user presses q, `here` is the folder in which they will type commands.
     """
 
     colours: bool
@@ -107,7 +107,7 @@ class LiveDisplay:
         self._events.append(line)
 
     def suspend(self) -> None:
-        """Hand the terminal to the shell; waits briefly for the display to do so."""
+        """Return the terminal to the shell; waits briefly for the display to do so."""
         self._suspended.clear()
         self._resumed.clear()
         self._suspend_requested.set()
@@ -119,7 +119,7 @@ class LiveDisplay:
         self._resumed.set()
 
     def close(self, stall_timeout: float = 2.0) -> None:
-        """Write what is left, unless the terminal accepts nothing for `stall_timeout` seconds, and restore it."""
+        """Write what is left, unless the terminal accepts nothing for `stall_timeout` seconds, and restore the terminal."""
         self.resume()
         self._closing = True
         self._wake_thread()

@@ -17,9 +17,9 @@ SIGKILL = 9
 
 
 class WarnOnce:
-    """Warns about the first record that cannot be written; later errors are ignored.
+    """Warns about the first record that cannot be written, and ignores later errors.
 
-    Records only describe the work, so a full disk must neither stop it nor fill the screen.
+    Records only describe the work, so a full disk must neither stop it nor flood the screen.
     """
 
     def __init__(self, write: Callable[[str], None]) -> None:
@@ -133,7 +133,7 @@ class JobLog:
         os.close(self._descriptor)
 
     def _ran_nothing(self, item: str) -> bool:
-        """Whether the worker ran no program: the item was done already, or another run had it."""
+        """Whether the worker ran no program, because the item was done already or another run had it."""
         return item in self._attempts and self._attempts[item].ended is None
 
     def _write_attempt(self, item: str, attempt: _JobAttempt, at: float) -> None:

@@ -1,4 +1,4 @@
-"""Explains why nothing runs, which selected items do not, which files are not items, and which items will fail."""
+"""Explains why nothing runs, which selected items do not run, which files are not items, and which items will fail."""
 
 from collections.abc import Callable, Sequence
 
@@ -42,7 +42,7 @@ def explain_empty_plan(plan: Plan, selection: Selection, say: Say) -> int:
 
 
 def skipped_lines(skipped: Sequence[SkippedFile]) -> list[str]:
-    """One line per reason: how many files are not items, their names, and how to make items of them."""
+    """One line per reason: how many files are not items, their names, and how to turn them into items."""
     lines = []
     for reason, fix in SKIP_FIXES.items():
         sources = [file.source for file in skipped if file.reason is reason]
@@ -56,7 +56,7 @@ def skipped_lines(skipped: Sequence[SkippedFile]) -> list[str]:
 
 
 def failing_lines(entries: Sequence[PlanEntry]) -> list[str]:
-    """What a dry run says about the items that will fail; the reasons stand below each item."""
+    """What a dry run says about the items that will fail; the reasons are listed below each item."""
     failing = [entry.item.id for entry in entries if entry.problems]
     if not failing:
         return []
@@ -71,7 +71,7 @@ def _some_of(names: Sequence[str]) -> str:
 
 
 def explain_skipped(plan: Plan, say: Say) -> None:
-    """Say which files are not items, and which selected items do not run: each of a few, the number of many."""
+    """Say which files are not items, and which selected items do not run: by name if they are few, otherwise by number."""
     for line in skipped_lines(plan.skipped):
         say(prefixed(COORDINATOR, line))
     _say_each_or_count(

@@ -1,4 +1,4 @@
-"""The commands that resume, retry or review a run, as the user can type them in their current folder."""
+"""The commands that resume, retry or review a run, as the user has to type them in their current folder."""
 
 import os.path
 import shlex
@@ -6,7 +6,7 @@ import shlex
 from agentos.core.protocol.events import RunStarted
 
 PROGRAM_SEPARATOR = " -- "
-"""What follows it in an `agentos exec` command belongs to the user's program."""
+"""In an `agentos exec` command, everything after it belongs to the user's program."""
 HOME_ASSIGNMENT = "AGENTOS_HOME="
 Here = str | None
 """The folder in which the user reads the command; None: the one in which the run was started."""
@@ -50,18 +50,18 @@ def _from_folder(started: RunStarted, command: str, here: Here) -> str:
 
 
 def path_to_project(started: RunStarted, here: Here) -> str:
-    """From `here`, with a trailing slash; empty when `here` is the project."""
+    """The path from `here` to the project, with a trailing slash; empty if `here` is the project."""
     if not _is_other_folder(started, here):
         return started.project_path
     return "" if started.project == here else f"{_seen_from(started.project, here)}/"
 
 
 def _seen_from(folder: str, here: Here) -> str:
-    """A folder above or below `here` by its relative path, any other by its absolute one."""
+    """A folder above or below `here` as a relative path, any other as an absolute one."""
     is_near = here and os.path.commonpath((folder, here)) in (folder, here)
     return os.path.relpath(folder, here) if is_near else folder
 
 
 def _is_other_folder(started: RunStarted, here: Here) -> bool:
-    """Whether `here` is another folder than the run's; False if the journal does not name the run's."""
+    """Whether `here` differs from the run's folder; False if the journal does not name that."""
     return here is not None and bool(started.cwd) and started.cwd != here

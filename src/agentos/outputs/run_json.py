@@ -1,4 +1,4 @@
-"""One run as a JSON object: the same in `agentos runs --json` and in the API of the page."""
+"""One run as a JSON object, the same in `agentos runs --json` and in the API of the page."""
 
 from agentos.core.protocol.results import Ending, Verdict
 from agentos.core.run_state.run_stats import RunStats
@@ -28,6 +28,6 @@ def run_json(name: str, stats: RunStats, alive: bool) -> dict[str, object]:
 
 
 def unreadable_run_json(name: str) -> dict[str, object]:
-    """A run of another version of agentos, with the fields of the others."""
+    """A run of another version of agentos, with the same fields."""
     unknown = ("workflow", "project", "exit_code", "began", "seconds", "items", "done", "cost", "results")
     return {"run": name, "state": "other version", **dict.fromkeys(unknown)}

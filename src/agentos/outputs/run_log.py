@@ -1,4 +1,4 @@
-"""The log of a run in words: the coordinator's lines and what happened to each item, with a level."""
+"""The log of a run as text: the coordinator's lines and what happened to each item, with a level."""
 
 import json
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ _WARNINGS = (
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line; `item` is empty for the coordinator's."""
+    """One line; `item` is empty for lines of the coordinator."""
 
     at: float
     item: str
@@ -58,7 +58,7 @@ class LogLine:
     text: str
 
     def matches(self, item: str, level: str) -> bool:
-        """Whether it belongs to the item, if one is named, and is at least of the level, if one is."""
+        """Whether the line belongs to this item, if one is given, and has at least this level, if one is given."""
         is_important = not level or _LEVELS.index(self.level) >= _LEVELS.index(LogLevel(level))
         return is_important and item in ("", self.item)
 
@@ -102,7 +102,7 @@ def _has_text(event: AnnouncedEvent) -> bool:
 
 
 def _step(event: events.Event) -> str | None:
-    """What happened to one item, in the words of its log where it has them."""
+    """What happened to one item, as in its log where possible."""
     match event:
         case events.NodeStarted():
             return f">>> Executing: {event.node}"

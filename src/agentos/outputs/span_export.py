@@ -44,9 +44,9 @@ class FinishedSpan:
 
 
 class SpanWriter:
-    """Sends spans in batches from a thread of its own, to where OpenTelemetry's own variables say.
+    """Sends spans in batches from a separate thread, as configured by OpenTelemetry's own variables.
 
-    A collector that cannot be reached costs its spans and one line, never work: `say` is told once.
+    If the collector cannot be reached, spans are lost and `say` gets one message; work is never affected.
     """
 
     def __init__(self, service: str, instance: str, say: Callable[[str], None]) -> None:
@@ -86,7 +86,7 @@ class _ReportingExporter(SpanExporter):
         if result is not SpanExportResult.SUCCESS and not self._has_failed:
             self._has_failed = True
             self._say(
-                "The traces cannot be exported: check OTEL_EXPORTER_OTLP_ENDPOINT and that its collector runs. Going on without."
+                "The traces cannot be exported: check OTEL_EXPORTER_OTLP_ENDPOINT and that its collector runs. Continuing without them."
             )
         return result
 

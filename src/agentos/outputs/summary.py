@@ -27,8 +27,8 @@ from agentos.outputs.resume_command import (
     review_command,
 )
 
-MIN_MEASURED_WORK = 10.0  # seconds of all workers together, below which the overhead is noise
-MIN_MEASURED_CALL = 0.2  # seconds of a call on average; no model answers faster, only the offline server does
+MIN_MEASURED_WORK = 10.0  # seconds of all workers together; below it, the overhead is noise
+MIN_MEASURED_CALL = 0.2  # seconds per call on average; only the offline server answers faster, no model does
 MAX_ADDRESSES = 3
 
 
@@ -60,7 +60,7 @@ def ending_lines(event: events.ItemEnded, path: str = "") -> list[str]:
 
 
 def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
-    """The final lines of a run. The last one says what to type next in the folder `here`."""
+    """The final lines of a run; the last one says what to type next in the folder `here`."""
     finished, failed = stats.with_ending(Ending.FINISHED), stats.with_ending(Ending.FAILED)
     lines = _table(stats, here)
     seconds = stats.ended.seconds if stats.ended else 0.0
@@ -145,9 +145,9 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
 
 
 def not_redone(stats: RunStats) -> list[str]:
-    """The items that `--fresh` did not come to: the resume command finds them finished, as they were.
+    """The items that `--fresh` did not get to, which the resume command finds finished, as they were.
 
-    An item comes back by itself from its first node on, since its checkpoint says that it is redone.
+    Once its first node has started, an item is resumed, because its checkpoint records the redo.
     """
     redone = set(stats.started.redone) if stats.started else set()
     left = [
@@ -164,7 +164,7 @@ def not_redone(stats: RunStats) -> list[str]:
 
 
 def _read_results(started: events.RunStarted, here: Here, results: list[str]) -> list[str]:
-    """Folders are listed; a filed issue has an address, which is opened as it is."""
+    """How to read the results: folders are listed, the addresses of filed issues are printed."""
     filed = [result for result in results if "://" in result]
     files = [result for result in results if "://" not in result]
     lines = [f"Read the results: ls {result_folders(started, here, files)}"] if files else []
@@ -303,7 +303,7 @@ def _items(stats: RunStats) -> str:
 
 
 def _other_runs(stats: RunStats) -> list[str]:
-    """What other runs did with this run's items: the lines above count only what this run did itself."""
+    """What other runs did with this run's items; the lines above count only what this run did itself."""
     groups = {
         "finished": stats.with_ending(Ending.FINISHED_BY_OTHER_RUN),
         "in progress": stats.with_ending(Ending.HELD_BY_OTHER_RUN),
@@ -313,7 +313,7 @@ def _other_runs(stats: RunStats) -> list[str]:
 
 
 def skipped_text(stats: RunStats) -> str:
-    """The files that look like items and are not; empty if there are none."""
+    """The files that look like items but are not; empty if there are none."""
     files = stats.started.skipped if stats.started else ()
     if not files:
         return ""

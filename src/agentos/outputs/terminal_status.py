@@ -3,7 +3,7 @@
 from agentos.config.settings import TerminalInfo
 from agentos.core.run_state.run_stats import RunStats
 
-MIN_BELL_SECONDS = 10.0  # of a run; after a shorter one the user is still looking
+MIN_BELL_SECONDS = 10.0  # of a run; after a shorter one, the user is still watching
 BELL = "\a"
 _PUSH_TITLE, _POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 _RUNNING, _PAUSED = 1, 4
@@ -19,7 +19,7 @@ class TerminalStatus:
         self._progress = (0, 0)
 
     def update(self, stats: RunStats) -> str:
-        """Show how far the run is; once it has ended, restore what was there before."""
+        """Show the progress of the run; once it has ended, restore the previous state."""
         if stats.started is None:
             return ""
         if stats.ended is not None:

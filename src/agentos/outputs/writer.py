@@ -19,7 +19,7 @@ def write_at_once(descriptor: int, line: str) -> None:
 
 
 def is_reader_gone(descriptor: int) -> bool:
-    """Whether the reader has closed its end, as `head` does when it has seen enough."""
+    """Whether the reader has closed its end, as `head` does."""
     poller = select.poll()
     poller.register(descriptor, 0)
     return bool(poller.poll(0))
@@ -52,7 +52,7 @@ class LineWriter:
             self._change.notify()
 
     def close(self, stall_timeout: float = 2.0) -> None:
-        """Wait until everything is written, unless the reader takes nothing for `stall_timeout` seconds."""
+        """Wait until everything is written, unless the reader accepts nothing for `stall_timeout` seconds."""
         with self._change:
             self._closed = True
             self._report_dropped()

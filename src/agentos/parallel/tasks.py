@@ -77,7 +77,7 @@ class _TaskQueue(Generic[T, R]):
             self._change.notify_all()
 
     def results(self) -> list[TaskResult[T, R]]:
-        """In the order of the tasks. Those that no worker was left to try count as exhausted."""
+        """In the order of the tasks. Tasks that no worker was left to try count as exhausted."""
         for attempt in self._waiting:
             self._results[attempt.index] = TaskResult(
                 attempt.task,

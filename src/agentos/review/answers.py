@@ -74,7 +74,7 @@ def is_json(text: str) -> bool:
 
 
 def _from_json(text: str) -> object:
-    """The value; raises for what JSON does not have, such as NaN, and for half characters, which no file can hold."""
+    """The value; raises for what JSON does not have, such as NaN, and for lone surrogates, which cannot be stored."""
     text = text.strip()
     try:
         value: object = json.loads(text, parse_constant=_refuse)

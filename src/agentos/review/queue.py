@@ -38,7 +38,7 @@ _RANGE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ReviewContext:
-    """Where to look: the project, its home, and the database if AGENTOS_WORKFLOW_DB names one; or a fleet."""
+    """Where to look: the project, its home, and the database named in AGENTOS_WORKFLOW_DB, if any; or a fleet."""
 
     project: Path
     home: Home
@@ -177,7 +177,7 @@ def others_waiting(context: ReviewContext, reviews: Sequence[PendingReview]) -> 
 
 
 def previous_draft(context: ReviewContext, review: PendingReview) -> LineagePage | None:
-    """The draft to compare the current one with: the one before the person's edit, else that of the round before."""
+    """The draft to compare with the current one: the one before the person's edit, otherwise that of the previous round."""
     name = review.request.draft.rpartition("/")[2]
     drafts = [
         page

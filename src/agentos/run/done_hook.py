@@ -16,7 +16,7 @@ class DoneHook:
     """A listener that gathers the figures; call `run` once the screen and the run's files are closed.
 
     The command is run by the shell. The figures are never part of its text, so nothing that a model or an issue says
-    can become a command. Whatever it does, it does not change the exit code of the run.
+    can become a command. It never changes the exit code of the run.
     """
 
     def __init__(self, command: str, echo: Callable[[str], None], *, to_stderr: bool = False) -> None:

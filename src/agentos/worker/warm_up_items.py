@@ -96,7 +96,7 @@ class _Channel:
             self._leases += 1
             if self._leases > MAX_LEASES:
                 # The SDK does not accept the canned answers. A refused call would be repeated for ever.
-                raise RuntimeError("a rehearsed call was refused too often")
+                raise RuntimeError("a call of a warm-up item was refused too often")
             grant = GrantLease(
                 item=event.item,
                 call=event.call,

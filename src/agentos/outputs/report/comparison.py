@@ -15,7 +15,7 @@ UNCHANGED = "="
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """One line of the comparison: its name, its text in each run, and its values, None if not comparable."""
+    """One line of the comparison: its name, its text for each run, and its values (None if not comparable)."""
 
     name: str
     texts: tuple[str, str]
@@ -23,7 +23,7 @@ class _Figure:
 
 
 def comparison(first: RunRecord, second: RunRecord) -> Iterator[str]:
-    """One line per figure with the difference, then every item with another result; many are grouped by their results."""
+    """One line per figure with the difference, then every item with a different result, grouped if they are many."""
     figures = list(_figures(first, second))
     width = max(len(figure.name) for figure in figures)
     columns = [max(len(figure.texts[at]) for figure in figures) for at in (0, 1)]
@@ -39,7 +39,7 @@ def comparison(first: RunRecord, second: RunRecord) -> Iterator[str]:
 
 
 def comparison_json(first: RunRecord, second: RunRecord) -> dict[str, object]:
-    """The same for programs: every figure as a pair of values, None where one is unknown."""
+    """The same for programs: every figure as a pair of values, None if one is unknown."""
     figures = {
         figure.name.replace(" (429)", "").replace(" ", "_"): list(
             figure.texts if figure.values == (None, None) else figure.values

@@ -34,7 +34,7 @@ PASSED, SKIPPED, FAILURE, ERROR = "passed", "skipped", "failure", "error"
 
 
 def render_csv(record: RunRecord) -> str:
-    """An item's start is counted from the start of the run; the cost is in US dollars, and empty if it is unknown."""
+    """The CSV report. An item's start is relative to the start of the run; the cost is in US dollars, empty if unknown."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(HEADER)
@@ -66,12 +66,12 @@ def _cells(facts: ItemFacts) -> list[str | int]:
 
 
 def _escape_formula(text: str) -> str:
-    """Prefix what a spreadsheet would take for a formula with an apostrophe, so that it stays text."""
+    """Prefix text that a spreadsheet would evaluate as a formula with an apostrophe."""
     return f"'{text}" if text.lstrip().startswith(FORMULA_STARTS) else text
 
 
 def render_junit(record: RunRecord) -> str:
-    """Approved items pass and failed ones fail; waiting and unapproved ones are skipped, as in the exit code."""
+    """The JUnit report. Approved items pass, failed ones fail, waiting and unapproved ones are skipped."""
     cases = [(facts, _result(facts)) for facts in item_facts(record)]
     results = [result for _, result in cases]
     workflow = plain(record.stats.started.workflow) if record.stats.started else "unknown"

@@ -23,7 +23,7 @@ _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A line of the summary; a command is shown so that it can be copied."""
+    """A line of the summary; a command is shown in a form that can be copied."""
 
     name: str
     text: str
@@ -32,7 +32,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Remark:
-    """A caveat, and the command that helps, if there is one."""
+    """A caveat, with the command that helps, if there is one."""
 
     text: str
     command: str = ""
@@ -66,7 +66,7 @@ class ItemFacts:
 
     @property
     def reasons(self) -> str:
-        """What is wrong in detail: with the item of a failure, or with the draft that was not approved."""
+        """Details of what is wrong with a failed item, or with a draft that was not approved."""
         return plain("; ".join(self.outcome.details)) if self.outcome else ""
 
     @property
@@ -76,7 +76,7 @@ class ItemFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """One key's row: its calls, and how long it was in use and unavailable, in seconds."""
+    """One key's row: its calls, and for how many seconds it was in use and unavailable."""
 
     key: str
     calls: int
@@ -95,7 +95,7 @@ class LogEntry:
 
 
 def plain(text: str) -> str:
-    """Untrusted text as one line of limited length that is valid in every format, with nothing invisible in it."""
+    """Untrusted text as one line of limited length without invisible characters, valid in every format."""
     shown = with_visible_characters(_NOT_XML.sub("\N{REPLACEMENT CHARACTER}", one_line(text)))
     return shown if len(shown) <= MAX_TEXT else f"{shown[:MAX_TEXT]}…"
 
@@ -133,14 +133,14 @@ def run_facts(record: RunRecord) -> list[Fact]:
 
 
 def _workers(stats: RunStats) -> str:
-    """The number, or the range that the run has moved in."""
+    """The number of workers, or its range if it changed during the run."""
     least, most = min(stats.worker_counts), max(stats.worker_counts)
     number = str(most) if least == most else f"{least} to {most}"
     return f"{number} (auto)" if stats.started and stats.started.auto_workers else number
 
 
 def _overhead(record: RunRecord) -> list[Fact]:
-    """Nothing where the number would mean nothing."""
+    """Empty if the number would be meaningless."""
     if not record.stats.ended or overhead(record.stats) is None:
         return []
     return [Fact("Coordination overhead", overhead_text(record.stats))]
@@ -185,7 +185,7 @@ def remarks(record: RunRecord) -> list[Remark]:
             Remark("The start of the run is missing from the journal; this report shows what is known.")
         )
     if not record.stats.ended:
-        # A report may be read in any folder.
+        # A report may be read from any folder.
         command = resume_command(record.stats.started, here="") if record.stats.started else ""
         text = f"The run {record.state}. This report shows its progress so far."
         ended = command and not record.alive

@@ -26,7 +26,7 @@ from agentos.outputs.report.facts import (
 )
 from agentos.outputs.report.svg_timeline import describe_timeline, render_svg
 
-# Nothing remote, and no script but our own, known by its hash: even unescaped model output could do nothing here.
+# Nothing remote, and only our own script, identified by its hash: even unescaped model output could do no harm.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'"
 PARTS = ("Keys", "Items", "Timeline", "Log")
 STATE_STYLES = {
@@ -45,7 +45,7 @@ STATE_STYLES = {
 def render_html(record: RunRecord, folder: str = "") -> str:
     """The page, which is also well-formed XML, so that tests can parse it strictly.
 
-    `folder` is where the page will be: links to the documents start there. Without it there are none.
+    `folder` is where the page will be; links to the documents are relative to it, and left out without it.
     """
     parts = [
         "<!DOCTYPE html>",
@@ -68,7 +68,7 @@ def render_html(record: RunRecord, folder: str = "") -> str:
         '<h2 id="items">Items</h2>',
         *_items(record, folder),
         '<h2 id="timeline">Timeline</h2>',
-        # Scrollable on its own when larger than the screen, also with the keyboard.
+        # Scrolls separately if larger than the screen, also with the keyboard.
         '<figure><div class="wide tall" tabindex="0" role="group" aria-label="Timeline (scrollable)">',
         render_svg(record),
         f"</div><figcaption>{escape(describe_timeline(record))}</figcaption></figure>",
@@ -109,7 +109,7 @@ def _resource(name: str) -> str:
 
 
 def _items(record: RunRecord, folder: str) -> Iterator[str]:
-    """The table, with controls that the script shows: without scripts it is a plain table."""
+    """The table, with controls that only the script shows; without scripts it is a plain table."""
     reviewing = record.stats.reviewing
     tries = "Rounds" if reviewing else "Attempts"
     heads = (
@@ -209,7 +209,7 @@ def _table(
     attribute: str = "",
     row_attributes: Iterable[str] = (),
 ) -> Iterator[str]:
-    """A heading that starts with # marks a column of numbers. A table larger than the screen scrolls on its own."""
+    """A heading that starts with # marks a column of numbers. A table larger than the screen scrolls separately."""
     yield f'<div class="wide tall" tabindex="0" role="group" aria-label="{caption}">'
     yield f"<table {attribute}><caption>{caption}</caption>"
     yield f"<thead><tr>{''.join(_head_cell(head) for head in heads)}</tr></thead><tbody>"

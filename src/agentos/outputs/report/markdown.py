@@ -24,7 +24,7 @@ CELLS = 60
 MAX_ITEMS = 100
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 WAIT, UNAVAILABLE, CALL, REFUSED, WORK = "~", "/", "=", "!", "-"
-# GitHub shows nothing of a step whose summary is larger.
+# GitHub does not show the summary of a step if it is larger.
 MAX_STEP_SUMMARY = 1024 * 1024  # bytes
 _SPECIAL = re.compile(r"([\\`*_{}\[\]#|~])")
 
@@ -70,14 +70,14 @@ def safe(text: str) -> str:
 
 
 def code(text: str) -> str:
-    """A command as a code span, from which it can be copied as it is; empty for an empty text."""
+    """A command as a code span that can be copied verbatim; empty for an empty text."""
     longest = max((len(found) for found in re.findall("`+", text)), default=0)
     fence, space = "`" * (longest + 1), " " if "`" in text else ""
     return f"{fence}{space}{text}{space}{fence}" if text else ""
 
 
 def _in_table(fact: Fact) -> str:
-    # The only character that a table needs escaped also inside of code.
+    # The only character that must be escaped in a table even inside code.
     return code(fact.text).replace("|", "\\|") if fact.is_command else safe(fact.text)
 
 
@@ -130,7 +130,7 @@ def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[
 
 
 class StepSummary:
-    """A listener that appends the report to $GITHUB_STEP_SUMMARY; a failure to write it is only announced."""
+    """A listener that appends the report to $GITHUB_STEP_SUMMARY; if it cannot be written, the run only prints a warning."""
 
     def __init__(
         self, run: str, path: Path, redact: Callable[[str], str], say: Callable[[str], None]
@@ -159,7 +159,7 @@ class StepSummary:
 
 
 def _shortened(content: bytes, space: int) -> bytes:
-    """The lines that fit, and a last one that says so."""
+    """The lines that fit, and a last one that says that lines are missing."""
     last = b"\n\nShortened: GitHub shows no more. Full report: `agentos report`\n"
     kept = content[: max(0, space - len(last))].rpartition(b"\n")[0]
     return kept + last if len(last) <= space else b""

@@ -10,11 +10,11 @@ from agentos.core.run_state.timeline import Lane, Span, SpanKind
 from agentos.outputs.format import count, duration
 from agentos.outputs.report.facts import UNAVAILABLE, headline, plain, tick_label
 
-# All sizes in SVG units: the whole picture, its left and right columns, a lane, its bar, the space on top.
+# All sizes are in SVG units: the whole picture, its left and right columns, a lane, its bar, the space at the top.
 WIDTH, LABELS, STATES, LANE, BAR, TOP = 1040, 118, 118, 22, 14, 44
 MAX_ITEMS = 500
 PAUSES = (SpanKind.PAUSED, SpanKind.SUSPENDED)
-"""Spans in which the items stand still; the other spans of the run are about the keys, whose calls in flight go on."""
+"""Spans in which the items stand still; the run's other spans concern the keys, whose calls in flight continue."""
 STATE_STYLES = {"approved": "good", "needs revision": "warn", "failed": "failed", "killed": "failed"}
 MAX_TICKS = 10
 TICK_STEPS = (
@@ -40,7 +40,7 @@ TICK_STEPS = (
     43200,
     86400,
 )
-"""Round intervals between ticks, in seconds; beyond the last one, its doubles."""
+"""Round intervals between ticks, in seconds; beyond the last one, it is doubled repeatedly."""
 COLOURS = 8
 PATTERNS = (
     '<pattern id="tl-wait" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)">'
@@ -71,7 +71,7 @@ class Axis:
 
 
 def render_svg(record: RunRecord) -> str:
-    """An SVG document that can also be embedded in a page."""
+    """An SVG document, which can also be embedded in a page."""
     items, keys = list(record.timeline.items.values())[:MAX_ITEMS], list(record.timeline.keys.values())
     below = TOP + LANE * len(keys) + 36
     bottom = below + LANE * len(items)
@@ -135,7 +135,7 @@ def _ticks(axis: Axis, bottom: float) -> Iterator[str]:
 
 
 def _key_states(record: RunRecord, axis: Axis, bottom: float) -> Iterator[str]:
-    """Behind the keys: when every slot was in use, every key was limited, or a provider failed."""
+    """The background of the keys: when every slot was in use, every key was limited, or a provider failed."""
     for span in record.timeline.run.spans:
         if span.kind not in PAUSES:
             style = "full" if span.kind is SpanKind.EXHAUSTED else "limited"
@@ -143,7 +143,7 @@ def _key_states(record: RunRecord, axis: Axis, bottom: float) -> Iterator[str]:
 
 
 def _pauses(record: RunRecord, axis: Axis, top: float, bottom: float) -> Iterator[str]:
-    """Behind the items: when somebody had paused or suspended the run."""
+    """The background of the items: when the run was paused or suspended."""
     for span in record.timeline.run.of(*PAUSES):
         yield _bar(record, span, axis, "pause", (top, bottom - top))
 
