@@ -11,6 +11,7 @@ from agentos.core.protocol.ports import ModelRequest, ModelResponse
 from agentos.core.protocol.results import FinishReason, Usage
 from agentos.core.ratelimit.refusals import RefusalKind
 from agentos.http.connection import Connection, HttpRequest
+from agentos.models.client_base import MAX_BROKEN_CONNECTIONS
 from agentos.models.warmup import event_stream
 from tests.gateway.scripted import events, whole
 from tests.models.streams import (
@@ -323,6 +324,26 @@ def test_refused_connections_are_never_the_calls_fault(vendor: str) -> None:
         assert session.ask(REQUEST).text == "done"
         reasons = [released.refusal.reason for released in session.worker.released if released.refusal]
         assert reasons == ["127.0.0.1 refused the connection"] * 4
+
+
+def test_connections_that_break_are_blamed_on_the_call_only_after_many(vendor: str) -> None:
+    """A gateway that restarts now and then breaks a few; a prompt that crashes the server breaks all."""
+    calls: list[HttpRequest] = []
+
+    async def act(incoming: HttpRequest, out: Connection) -> None:
+        calls.append(incoming)
+        if len(calls) in (5, 6):
+            send_events(out, whole_stream(vendor, ["done"], STOP[vendor]))
+        else:
+            out.reset()
+
+    with leased_worker(vendor, act) as session:
+        session.worker.others_answer = True
+        assert session.ask(REQUEST).text == "done" and len(calls) == 5
+        assert session.ask(REQUEST).text == "done" and len(calls) == 6
+        with pytest.raises(ItemError, match="fails this call but answers others"):
+            session.ask(REQUEST)
+        assert len(calls) == 6 + MAX_BROKEN_CONNECTIONS
 
 
 def test_the_same_5xx_for_everybody_is_the_providers_trouble(vendor: str) -> None:

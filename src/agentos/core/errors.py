@@ -91,12 +91,15 @@ class ModelError(AgentosError):
 
 
 class CallRefused(ModelError):
-    """`is_unreachable`: no connection was made, so the call itself cannot be the cause."""
+    """`blame_after`: so many equal failures in a row, while other calls are answered, show that the call itself is the cause.
 
-    def __init__(self, refusal: "Refusal", *, is_unreachable: bool = False) -> None:
+    None if it cannot be.
+    """
+
+    def __init__(self, refusal: "Refusal", *, blame_after: int | None = 3) -> None:
         super().__init__(refusal.reason)
         self.refusal = refusal
-        self.is_unreachable = is_unreachable
+        self.blame_after = blame_after
 
 
 class StreamCut(ModelError):

@@ -16,6 +16,9 @@ from agentos.models.partial_answer import PartialAnswer
 MAX_RESPONSE_BYTES = 32 * 1024 * 1024
 # Limits one event of a stream, because an SDK that waits for its end copies it again with every chunk.
 MAX_EVENT_BYTES = 4 * 1024 * 1024
+MAX_BROKEN_CONNECTIONS = (
+    10  # in a row, for one call, while others are answered; a server that restarts breaks a few
+)
 PLACEHOLDER_KEY = "given-per-call"
 
 SdkClient = TypeVar("SdkClient")
@@ -61,7 +64,8 @@ class VendorClient(Generic[SdkClient]):
                 raise translated from error
             reason = connection_problem(error, _host(key))
             raise CallRefused(
-                Refusal(RefusalKind.PROVIDER_ERROR, reason), is_unreachable=_is_unreachable(error)
+                Refusal(RefusalKind.PROVIDER_ERROR, reason),
+                blame_after=None if _is_unreachable(error) else MAX_BROKEN_CONNECTIONS,
             ) from error
 
     async def _read_all(

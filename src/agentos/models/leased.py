@@ -28,7 +28,6 @@ from agentos.models.sanitize import PieceSanitizer, model_label, sanitize
 
 MAX_REASON = 1000  # characters of a server's error message
 MAX_CUTS = 2  # in a row, for one call
-MAX_SAME_ERRORS = 3  # in a row, for one call, while others are answered
 PROGRESS_INTERVAL = 5.0  # seconds
 _REQUEST_ID = re.compile(r"[0-9a-fA-F-]{6,}|\d+")
 
@@ -171,7 +170,7 @@ class LeasedModel:
             refusal = replace(error.refusal, reason=reason)
             if pieces and pieces.passed_on:
                 raise StreamCut(f"a streamed answer was cut: {reason}") from error
-            raise CallRefused(refusal, is_unreachable=error.is_unreachable) from error
+            raise CallRefused(refusal, blame_after=error.blame_after) from error
         except EmptyAnswer:
             raise
         except BadRequest as error:
@@ -232,8 +231,8 @@ class _CallFailures:
             raise LimitReached(refusal.reason)
         if refusal.kind is RefusalKind.CUT:
             self._add_cut(refusal, lease)
-        elif refusal.kind is RefusalKind.PROVIDER_ERROR and not failure.is_unreachable:
-            self._add_error(refusal, lease)
+        elif refusal.kind is RefusalKind.PROVIDER_ERROR and failure.blame_after is not None:
+            self._add_error(refusal, lease, failure.blame_after)
 
     def _add_cut(self, refusal: Refusal, lease: GrantLease) -> None:
         self.cuts.append(refusal.reason)
@@ -246,10 +245,10 @@ class _CallFailures:
                 ),
             )
 
-    def _add_error(self, refusal: Refusal, lease: GrantLease) -> None:
+    def _add_error(self, refusal: Refusal, lease: GrantLease, blame_after: int) -> None:
         error = _REQUEST_ID.sub("#", refusal.reason)
         if error != self.error:
             self.error, self.same_errors, self.answered_before = error, 0, lease.answers
         self.same_errors += 1
-        if self.same_errors >= MAX_SAME_ERRORS and lease.answers > self.answered_before:
+        if self.same_errors >= blame_after and lease.answers > self.answered_before:
             raise ItemError(f"{lease.provider} fails this call but answers others: {refusal.reason}")

@@ -15,6 +15,7 @@ from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.text.secrets import Secret
 from agentos.fleet.active_items import ActiveItem, ActiveItems
+from agentos.models.client_base import MAX_BROKEN_CONNECTIONS
 from agentos.storage.item_store import ItemStore
 from agentos.worker.graph_runner import CANCEL_GRACE
 from agentos.worker.item_runner import RunnerParts, run_item
@@ -185,7 +186,8 @@ class SimulatedModelClient:
             refusal = await self.gateway.call(self.machine, call, key.model)
         except Unreachable as error:
             self.losses[self.item] += 1
-            raise CallRefused(Refusal(RefusalKind.PROVIDER_ERROR, str(error))) from None
+            refused = Refusal(RefusalKind.PROVIDER_ERROR, str(error))
+            raise CallRefused(refused, blame_after=MAX_BROKEN_CONNECTIONS) from None
         if refusal is not None:
             raise CallRefused(refusal)
         return ModelResponse(f"answer to {request.prompt}", key.model, USAGE)
