@@ -62,7 +62,7 @@ def test_issues_in_a_subfolder_are_named_and_left_alone(harness: RunHarness) -> 
     doctor = agentos(harness, "doctor", "--offline")
     (found,) = [row for row in doctor.lines if line in row]
     assert found.startswith("ok "), "it may be an archive"
-    assert agentos(harness, "number").out == "No issue lacks a number.\n"
+    assert agentos(harness, "number").out == "Every issue has a number.\n"
 
 
 def test_a_brief_that_is_not_named_md_is_named(harness: RunHarness) -> None:
