@@ -29,6 +29,7 @@ def test_the_command_line_offers_every_known_agent() -> None:
     assert tuple(AGENTS) == AGENT_NAMES
 
 
+@pytest.mark.slow
 def test_each_agent_gets_its_prompt_and_its_address(harness: RunHarness) -> None:
     harness.server()
     (harness.project / "task.md").write_text("# Task\n")

@@ -46,6 +46,7 @@ def test_a_valid_command_is_not_reported(line: str) -> None:
     assert commands.problem_with(line) is None
 
 
+@pytest.mark.slow
 def test_output_that_the_program_never_writes_is_reported() -> None:
     invented = "[COORDINATOR] Everything went splendidly today"
     written = "[COORDINATOR] Rate limit hit on key-3. Backing off for 60s. Redistributing work..."

@@ -29,6 +29,7 @@ def test_calls_to_this_machine_do_not_go_to_the_proxy_of_the_environment(harness
     assert checked.code == 0, checked.out + checked.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", [{"TERM": ""}, ASCII])
 def test_a_run_needs_neither_a_terminal_type_nor_more_than_ascii(
     harness: RunHarness, env: dict[str, str]
@@ -49,6 +50,7 @@ def test_a_file_name_that_is_not_utf8_fails_its_item_and_nothing_else(harness: R
     assert [item["item"] for item in harness.summary()["items"]] == ["LLD-1", "LLD-3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [24, 12])
 def test_few_descriptors_are_enough_or_named(harness: RunHarness, limit: int) -> None:
     if not shutil.which("prlimit"):

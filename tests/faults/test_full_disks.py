@@ -54,6 +54,7 @@ def test_a_full_home_pauses_the_run_until_space_is_freed(harness: RunHarness) ->
     assert len(server.answered()) == 8 and not server.repeated_prompts()
 
 
+@pytest.mark.slow
 def test_a_full_project_pauses_the_run_and_leaves_no_partial_document(harness: RunHarness) -> None:
     harness.issues(40, 41)
     server = harness.server("--latency", "0.3,0.3")

@@ -69,6 +69,7 @@ def test_a_run_that_can_fork_only_one_worker_continues_with_one(harness: RunHarn
     assert {event["attempts"] for event in harness.events("item_ended")} == {1}
 
 
+@pytest.mark.slow
 def test_a_run_that_can_never_fork_gives_the_reason_and_can_be_stopped(harness: RunHarness) -> None:
     harness.issue(42)
     server = harness.server()
@@ -81,6 +82,7 @@ def test_a_run_that_can_never_fork_gives_the_reason_and_can_be_stopped(harness: 
     assert running.wait().code == 130 and not server.calls()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("descriptors", [8, 30, pytest.param(24, marks=pytest.mark.long)])
 def test_running_out_of_descriptors_is_a_clear_error_and_not_reported_as_a_lock(
     harness: RunHarness, descriptors: int
@@ -164,6 +166,7 @@ def test_a_clock_jump_changes_neither_backoff_nor_durations(harness: RunHarness,
     assert 3 <= harness.events("run_ended")[0]["seconds"] < 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("year", [1970, 2100])
 def test_a_run_works_with_a_clock_in_another_century(harness: RunHarness, year: int) -> None:
     harness.issues(42, 43)
@@ -177,6 +180,7 @@ def test_a_run_works_with_a_clock_in_another_century(harness: RunHarness, year: 
     assert harness.run("status", program="agentos", **shim.environment(clock=ahead)).code == 0
 
 
+@pytest.mark.slow
 def test_an_issue_of_200_megabytes_fails_alone_without_being_read(harness: RunHarness) -> None:
     harness.issue(42)
     with open(harness.project / "issues" / "043-huge.md", "wb") as file:

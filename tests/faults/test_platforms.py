@@ -53,6 +53,7 @@ def test_a_run_in_a_container_finishes_and_leaves_nothing(
     wait_until(lambda: not any(process.alive for process in processes), 5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["coordinator", "fork server", "suspended fork server", "worker"])
 def test_without_parent_death_signals_no_worker_outlives_its_parents(
     harness: RunHarness, victim: str

@@ -11,6 +11,7 @@ from tests.scenarios.harness import RunHarness
 from .other_users import ALICE, BOB, GROUP, open_to_all, user
 
 
+@pytest.mark.slow
 def test_two_users_of_a_group_folder_share_a_backlog_and_each_is_told_who_holds_what() -> None:
     with open_to_all() as harness:
         alice, bob = user(harness, ALICE), user(harness, BOB)
@@ -36,6 +37,7 @@ def test_two_users_of_a_group_folder_share_a_backlog_and_each_is_told_who_holds_
             assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.slow
 def test_a_checkout_that_is_not_shared_is_named_with_what_its_owner_has_to_type() -> None:
     with open_to_all() as harness:
         alice, bob = user(harness, ALICE, umask="022"), user(harness, BOB)
@@ -74,6 +76,7 @@ def test_a_user_outside_the_group_is_told_how_a_group_is_made() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_lock_file_that_another_user_alone_may_open_counts_as_held_by_them() -> None:
     """Nobody can tell whether it is held, so it is never taken; doctor says whom to ask."""
     with open_to_all() as harness:

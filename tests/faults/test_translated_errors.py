@@ -120,6 +120,7 @@ class Flow:
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["Stop('now')", "KeyError('colour')", "RecursionError()"])
 def test_whatever_a_node_raises_is_one_line_with_its_place_unless_asked_for_more(
     harness: RunHarness, error: str

@@ -328,6 +328,7 @@ def test_a_refused_connection_and_an_unknown_host_are_told_apart(harness: RunHar
             assert reply.status == 503 and f"{name} {expected}".encode() in reply.body
 
 
+@pytest.mark.slow
 def test_a_certificate_that_is_not_trusted_is_named_and_can_be_trusted(
     harness: RunHarness, tmp_path: Path
 ) -> None:

@@ -157,6 +157,7 @@ def test_a_killed_gateway_is_back_with_the_same_address(
             assert again.ask(token).status == 200
 
 
+@pytest.mark.slow
 def test_a_call_that_waits_too_long_is_told_not_yet_and_keeps_its_place(
     harness: RunHarness, certificates: Certificates
 ) -> None:
@@ -174,6 +175,7 @@ def test_a_call_that_waits_too_long_is_told_not_yet_and_keeps_its_place(
         assert first.result().status == 200
 
 
+@pytest.mark.slow
 def test_a_run_waits_for_a_busy_gateway_without_learning_a_limit(
     harness: RunHarness, certificates: Certificates, tmp_path: Path
 ) -> None:

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from tests.scenarios.harness import KEYS, RunHarness, wait_until
 
 from .served import serve
@@ -117,6 +119,7 @@ workflow = Workflow.from_graph(
 """
 
 
+@pytest.mark.slow
 def test_a_question_of_a_graph_is_answered_in_the_page(harness: RunHarness) -> None:
     (harness.project / "topics").mkdir()
     (harness.project / "topics/1-snow.md").write_text("# Snow\n")

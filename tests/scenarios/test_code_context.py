@@ -97,6 +97,7 @@ def test_a_run_starts_while_its_index_is_built_and_drafts_wait_for_it(harness: R
     assert done.code == 0 and "Check of draft 1: no findings" in done.out
 
 
+@pytest.mark.slow
 def test_prompts_are_copied_once_and_a_typing_mistake_in_one_stops_the_run(harness: RunHarness) -> None:
     harness.issue(1)
     ejected = agentos(harness, "prompts", "eject", "lld_review")

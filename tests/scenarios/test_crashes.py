@@ -125,6 +125,7 @@ def test_an_invalid_spec_fails_alone_with_its_reason_and_without_a_call(harness:
     assert {event["item"]: event["attempts"] for event in harness.events("item_ended")}["LLD-42"] == 1
 
 
+@pytest.mark.slow
 def test_a_hanging_item_times_out_and_is_not_retried_with_retries_0(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server(fault={"kind": "hang", "matching": "Thing 42", "times": None})

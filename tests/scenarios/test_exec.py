@@ -43,6 +43,7 @@ def calls(project: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
 
 
+@pytest.mark.slow
 def test_items_that_changed_are_done_again_on_request(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 0", b="exit 0", c="exit 0")
     assert exec_(harness).code == 0
@@ -118,6 +119,7 @@ def test_failed_selects_failed_items_and_a_dry_run_runs_none(harness: RunHarness
     assert exec_(harness, "--failed").code == 1 and calls(project).count("work/c.sh") == 0
 
 
+@pytest.mark.slow
 def test_exit_code_75_is_retried_and_others_on_request(harness: RunHarness, project: Path) -> None:
     once = 'n=$(grep -c "$1" done.txt); [ "$n" -gt 1 ] || exit '
     work(project, a=once + "75", b=once + "9")

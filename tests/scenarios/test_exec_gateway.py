@@ -205,6 +205,7 @@ def test_a_budget_ends_the_run_with_75_and_the_command_to_go_on(harness: RunHarn
     assert "Resume" in lines[-1] and 0 < len(server.answered()) < 40
 
 
+@pytest.mark.slow
 def test_waiting_for_a_key_of_the_gateway_is_told_as_waiting(harness: RunHarness) -> None:
     harness.server("--latency", "1,1", keys=harness.keys[:1])
     done = calls(harness, 2, "--parallel", "2")

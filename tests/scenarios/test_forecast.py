@@ -48,6 +48,7 @@ def test_an_unusable_model_is_not_reported_as_a_missing_key(harness: RunHarness)
     assert "no API key; add one: agentos keys add" in harness.run("--all", "--dry-run").out
 
 
+@pytest.mark.slow
 def test_after_a_run_the_next_is_forecast_in_calls_tokens_cost_and_time_without_writing(
     harness: RunHarness,
 ) -> None:

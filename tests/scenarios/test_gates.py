@@ -309,6 +309,7 @@ def test_a_draft_of_an_outdated_issue_cannot_be_decided_on(harness: RunHarness) 
     assert harness.run(42, "--fresh").code == 0 and harness.document(42).exists()
 
 
+@pytest.mark.slow
 def test_an_invalid_gate_in_the_project_file_is_reported(harness: RunHarness) -> None:
     harness.issue(42)
     Path(harness.project / "agentos.toml").write_text('review = "drafts"\n')
@@ -319,6 +320,7 @@ def test_an_invalid_gate_in_the_project_file_is_reported(harness: RunHarness) ->
     assert "is waiting for a person" in harness.run("--all").out
 
 
+@pytest.mark.slow
 def test_several_items_are_decided_at_once(harness: RunHarness) -> None:
     harness.issues(40, 41, 43)
     harness.server()
@@ -338,6 +340,7 @@ def test_several_items_are_decided_at_once(harness: RunHarness) -> None:
     assert all(harness.document(number).exists() for number in (40, 41, 43))
 
 
+@pytest.mark.slow
 def test_the_prompt_pages_compares_explains_and_goes_on_to_the_next_item(harness: RunHarness) -> None:
     harness.issues(40, 41)
     harness.server()
@@ -369,6 +372,7 @@ def test_the_prompt_pages_compares_explains_and_goes_on_to_the_next_item(harness
     assert "decision 1" not in notes(harness, "lld_workflow_41.db")
 
 
+@pytest.mark.slow
 def test_a_new_draft_is_compared_with_the_one_that_was_sent_back(harness: RunHarness) -> None:
     harness.issue(42, "weak")
     harness.server()

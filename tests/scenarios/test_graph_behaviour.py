@@ -65,6 +65,7 @@ def run(harness: RunHarness, body: str, *arguments: object, options: str = "{}")
 ONE_NODE = "builder.add_node('work', work)\nbuilder.add_edge(START, 'work')\n"
 
 
+@pytest.mark.slow
 def test_an_error_names_the_users_own_line_first_and_is_not_retried(
     harness: RunHarness, project: Path
 ) -> None:
@@ -136,6 +137,7 @@ def work(state):
     assert (project / "out/TOPICS-1.txt").read_text() == "-15 15"
 
 
+@pytest.mark.slow
 def test_what_a_node_writes_to_its_stream_reaches_the_log(harness: RunHarness, project: Path) -> None:
     body = f"""
 from langchain_core.language_models import GenericFakeChatModel

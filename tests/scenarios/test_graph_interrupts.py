@@ -128,6 +128,7 @@ def test_an_item_whose_question_is_rejected_fails_and_is_not_counted_as_succeede
     assert "Verdicts:" not in done.out and "1 attempt" in done.out, "its graph has no reviews"
 
 
+@pytest.mark.slow
 def test_breakpoints_of_a_compiled_graph_park_the_item_until_a_person_approves(
     harness: RunHarness, project: Path
 ) -> None:

@@ -344,6 +344,7 @@ def test_a_run_stops_before_exceeding_its_budget_and_resumes_with_a_larger_one(h
     assert len(server.answered()) == 6 and not server.repeated_prompts()
 
 
+@pytest.mark.slow
 def test_a_budget_needs_prices_and_says_how_to_give_them(harness: RunHarness) -> None:
     harness.issue(40)
     server = harness.server(keys=KEYS[:1])

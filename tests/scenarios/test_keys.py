@@ -26,6 +26,7 @@ def credentials(harness: RunHarness, url: str, *names: str) -> None:
     draft.rename(harness.home / "credentials.toml")
 
 
+@pytest.mark.slow
 def test_two_keys_for_five_workers_are_enough_and_each_pause_is_announced_once(harness: RunHarness) -> None:
     harness.issues(40, 41, 42, 43, 44, 45)
     server = harness.server("--latency", "0.3,0.3")
@@ -46,6 +47,7 @@ def test_two_keys_for_five_workers_are_enough_and_each_pause_is_announced_once(h
     assert {call["status"] for call in call_log["calls"]} == {200}
 
 
+@pytest.mark.slow
 def test_the_concurrency_variable_allows_more_calls_per_key(harness: RunHarness) -> None:
     harness.issues(40, 41, 42)
     server = harness.server("--latency", "0.5,0.5", keys=KEYS[:1])
@@ -319,6 +321,7 @@ def test_a_quarantined_key_is_used_again_when_it_gets_a_new_secret(harness: RunH
     wait_until(lambda: "key-3" in {call["key"] for call in server.answered()}, 1)
 
 
+@pytest.mark.slow
 def test_an_answer_that_does_not_come_is_cut_twice_said_and_failed_with_the_fix(harness: RunHarness) -> None:
     harness.server(keys=KEYS[:2], fault={"kind": "hang", "matching": title_of(1), "times": None})
     harness.issues(1, 2)

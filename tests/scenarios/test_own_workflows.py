@@ -74,6 +74,7 @@ def test_a_workflow_from_an_installed_package_is_found_by_name(harness: RunHarne
     assert unknown.code == 2 and "available: lld, issue, haiku" in unknown.err
 
 
+@pytest.mark.slow
 def test_a_module_with_functions_is_a_workflow_too(harness: RunHarness, project: Path) -> None:
     code = tutorial_code() + (
         "\nname, prefix = 'haiku', 'HAIKU'\n_workflow = Haiku()\n"
@@ -102,6 +103,7 @@ def test_an_interrupted_item_resumes_after_its_last_finished_node(harness: RunHa
 GOOD = "    name, prefix = 'mine', 'MINE'\n    def status(self, project, item): ...\n    def graph(self, context): ...\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "message"),
     [
@@ -222,6 +224,7 @@ workflow = Workflow.from_graph(
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["process", "inline"])
 def test_an_existing_graph_runs_over_files_and_writes_its_documents_once(
     harness: RunHarness, project: Path, engine: str
@@ -417,6 +420,7 @@ class Asking(Workflow):
 """
 
 
+@pytest.mark.slow
 def test_one_name_for_many_calls_works_and_wrong_uses_are_errors_at_once(
     harness: RunHarness, project: Path
 ) -> None:

@@ -123,6 +123,7 @@ def test_resume_starts_an_ended_run_again_with_its_own_command(harness: RunHarne
     assert harness.events("run_started")[0]["command"] == "lld-workflow 40 --timeout 7m"
 
 
+@pytest.mark.slow
 def test_resume_without_a_name_takes_the_last_run_of_the_project_and_drops_fresh(harness: RunHarness) -> None:
     harness.issues(40)
     interrupted(harness, "--fresh", "40")

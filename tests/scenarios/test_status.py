@@ -116,6 +116,7 @@ def test_of_many_items_the_good_ones_are_counted_and_the_failures_come_last(harn
     assert short[-1] == failed[-1] == f"It ended with exit code 1. {said[-1]}" and " --failed -- " in said[-1]
 
 
+@pytest.mark.slow
 def test_status_and_logs_are_about_the_project_around_the_current_folder(harness: RunHarness) -> None:
     harness.issues(1)
     assert harness.run("1", "--offline").code == 0

@@ -168,6 +168,7 @@ def test_what_replaced_a_file_of_the_home_is_named(
     assert done.err.startswith(f"Error: {harness.home / place}: it is a ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["quota/notes.jsonl", "quota/pool.lock", "logs/parallel/latest"])
 def test_a_folder_in_place_of_what_a_run_writes_ends_it_with_3(harness: RunHarness, place: str) -> None:
     harness.issues(42)

@@ -63,6 +63,7 @@ def test_a_run_counts_its_own_work_and_starts_nothing_that_another_has_finished(
     assert "24 items: 1 approved, 0 need revision, 0 failed, 23 finished by other runs" in row, row
 
 
+@pytest.mark.slow
 def test_a_stopped_run_does_not_call_items_that_another_run_finished_not_started(
     harness: RunHarness,
 ) -> None:
@@ -190,6 +191,7 @@ def test_a_lock_held_by_another_process_is_respected(harness: RunHarness) -> Non
     assert (locks / ".gitignore").read_text() == "*\n"
 
 
+@pytest.mark.slow
 def test_a_lock_taken_between_plan_and_start_is_respected(harness: RunHarness) -> None:
     harness.issues(42, 43)
     server = harness.server("--latency", "0.5,0.5")

@@ -91,6 +91,7 @@ def test_branches_are_merged_in_order_and_a_conflict_changes_nothing(
     assert git(project, "branch", "--format=%(refname:short)").split() == ["agentos/c", "main"]
 
 
+@pytest.mark.slow
 def test_a_failed_item_continues_in_its_own_worktree(harness: RunHarness, project: Path) -> None:
     (project / "work" / "a.sh").write_text("test -f half.txt || { echo half > half.txt; exit 3; }\n")
     git(project, "commit", "--quiet", "--all", "-m", "Fail once")
@@ -137,6 +138,7 @@ def test_an_item_that_git_does_not_know_is_named_by_its_place_in_the_project(
     assert "got work/a.sh" in done.lines_of("a")
 
 
+@pytest.mark.slow
 def test_a_folder_without_git_is_told_about_copies_and_merges_them(harness: RunHarness) -> None:
     root = harness.project
     (root / "shared.txt").write_text("one\n")
@@ -155,6 +157,7 @@ def test_a_folder_without_git_is_told_about_copies_and_merges_them(harness: RunH
     assert pruned.out.splitlines() == ["Removed 1 worktree, kept 1."]
 
 
+@pytest.mark.slow
 def test_a_branch_is_pushed_and_gets_one_pull_request(
     harness: RunHarness, project: Path, tmp_path: Path
 ) -> None:
@@ -260,6 +263,7 @@ def test_a_repository_that_a_program_makes_in_its_copy_is_never_used(
     assert not taken.exists() and not (harness.project / ".git").exists()
 
 
+@pytest.mark.slow
 def test_merge_all_is_not_suggested_where_all_that_is_left_conflicts(
     harness: RunHarness, project: Path
 ) -> None:
@@ -315,6 +319,7 @@ def test_worktrees_are_listed_in_natural_order(tmp_path: Path) -> None:
     assert recorded_items(tmp_path) == ["9", "10", "Arger", "caf", "task-2", "task-10"]
 
 
+@pytest.mark.slow
 def test_one_deleted_branch_does_not_hide_the_other_worktrees(harness: RunHarness, project: Path) -> None:
     (project / "work" / "a.sh").write_text("exit 3\n")
     git(project, "commit", "--quiet", "--all", "-m", "Fail")
