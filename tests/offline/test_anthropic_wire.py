@@ -114,6 +114,17 @@ def test_a_forced_tool_is_used() -> None:
         assert answer.stop_reason == "tool_use"
 
 
+def test_the_arguments_of_a_forced_tool_follow_its_schema() -> None:
+    grade = {"type": "object", "properties": {"grade": {"enum": ["good"]}}, "required": ["grade"]}
+    tools = [{"name": "give_grade", "description": "Grade.", "input_schema": grade}]
+    with running() as server:
+        answer = with_anthropic(
+            server, lambda client: message(client, tools=tools, tool_choice={"type": "any"})
+        )
+    (block,) = answer.content
+    assert block.type == "tool_use" and block.input == {"grade": "good"}
+
+
 def test_tokens_are_counted_and_models_are_listed() -> None:
     async def ask(client: anthropic.AsyncAnthropic) -> tuple[int, list[str]]:
         counted = await client.messages.count_tokens(

@@ -52,6 +52,60 @@ def test_a_schema_makes_it_a_review() -> None:
     assert roles == ["review"]
 
 
+GRADE = {
+    "type": "object",
+    "properties": {"grade": {"type": "string", "enum": ["good"]}},
+    "required": ["grade"],
+}
+FUNCTIONS = [
+    types.FunctionDeclaration(name="search", parameters=types.Schema(type=types.Type.OBJECT)),
+    types.FunctionDeclaration(name="grade", parameters_json_schema=GRADE),
+]
+
+
+def forced(*names: str, max_output_tokens: int | None = None) -> types.GenerateContentConfig:
+    calling = types.FunctionCallingConfig(
+        mode=types.FunctionCallingConfigMode.ANY, allowed_function_names=list(names) or None
+    )
+    return types.GenerateContentConfig(
+        tools=[types.Tool(function_declarations=FUNCTIONS)],
+        tool_config=types.ToolConfig(function_calling_config=calling),
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
+        max_output_tokens=max_output_tokens,
+    )
+
+
+def test_a_forced_tool_is_used() -> None:
+    with running() as server:
+        models = server.client.models
+        whole = models.generate_content(model="any", contents=ISSUE, config=forced("grade"))
+        streamed = list(models.generate_content_stream(model="any", contents=ISSUE, config=forced("grade")))
+        first = models.generate_content(model="any", contents=ISSUE, config=forced())
+    for answer in (whole, *streamed):
+        [call] = answer.function_calls or []
+        assert (call.name, call.args) == ("grade", {"grade": "good"})
+    [call] = first.function_calls or []
+    assert (call.name, call.args) == ("search", {})
+
+
+def test_a_tool_call_that_is_cut_is_text() -> None:
+    with running() as server:
+        config = forced("grade", max_output_tokens=1)
+        answer = server.client.models.generate_content(model="any", contents=ISSUE, config=config)
+    assert answer.text == '{"gr' and not answer.function_calls
+
+
+@pytest.mark.parametrize("name", ["response_schema", "response_json_schema"])
+def test_a_schema_that_is_no_reviews_is_followed(name: str) -> None:
+    schemas = {"response_schema": types.Schema.model_validate(GRADE), "response_json_schema": GRADE}
+    config = types.GenerateContentConfig.model_validate(
+        {"response_mime_type": "application/json", name: schemas[name]}
+    )
+    with running() as server:
+        answer = server.client.models.generate_content(model="any", contents=ISSUE, config=config)
+    assert json.loads(answer.text or "") == {"grade": "good"}
+
+
 def test_tokens_are_counted_and_models_are_listed() -> None:
     with running() as server:
         client = server.client

@@ -18,6 +18,9 @@ from .serving import ISSUE, running
 JSON_SCHEMA = {"type": "json_schema", "json_schema": {"name": "verdict", "schema": SCHEMA}}
 
 MANY = b'{"model": "m", "messages": [], "input": "", "max_tokens": "many", "max_output_tokens": "many"}'
+GRADE = {"type": "object", "properties": {"grade": {"enum": ["good", "revise"]}}, "required": ["grade"]}
+FUNCTION = {"name": "give_grade", "description": "Grade.", "parameters": GRADE}
+NAMED = {"type": "function", "function": {"name": "give_grade"}}
 
 
 class Verdict(BaseModel):
@@ -172,6 +175,53 @@ REFUSALS = {
         "server_is_overloaded",
     ),
 }
+
+
+@pytest.mark.parametrize("choice", ["required", NAMED])
+def test_a_forced_tool_is_used(choice: Any) -> None:
+    tools: Any = [{"type": "function", "function": FUNCTION}]
+
+    async def stream(client: openai.AsyncOpenAI) -> Any:
+        messages: Any = [{"role": "user", "content": ISSUE}]
+        async with client.chat.completions.stream(
+            model="m", messages=messages, tools=tools, tool_choice=choice
+        ) as told:
+            return await told.get_final_completion()
+
+    with running() as server:
+        whole: Any = with_openai(server, lambda client: completion(client, tools=tools, tool_choice=choice))
+        streamed = with_openai(server, stream)
+    for answer in (whole, streamed):
+        (call,) = answer.choices[0].message.tool_calls
+        assert (call.function.name, json.loads(call.function.arguments)) == ("give_grade", {"grade": "good"})
+        assert answer.choices[0].finish_reason == "tool_calls"
+
+
+@pytest.mark.parametrize("choice", ["required", {"type": "function", "name": "give_grade"}])
+def test_a_forced_tool_is_used_in_a_response(choice: Any) -> None:
+    asked: dict[str, Any] = {
+        "model": "m",
+        "input": ISSUE,
+        "tools": [{"type": "function", "strict": False, **FUNCTION}],
+        "tool_choice": choice,
+    }
+
+    async def ask(client: openai.AsyncOpenAI) -> list[Any]:
+        async with client.responses.stream(**asked) as told:
+            streamed = await told.get_final_response()
+        return [await client.responses.create(**asked), streamed]
+
+    with running() as server:
+        for answer in with_openai(server, ask):
+            (call,) = answer.output
+            assert (call.name, json.loads(call.arguments)) == ("give_grade", {"grade": "good"})
+
+
+def test_a_json_schema_that_is_no_reviews_is_followed() -> None:
+    answer_format = {"type": "json_schema", "json_schema": {"name": "grade", "schema": GRADE}}
+    with running() as server:
+        answer = with_openai(server, lambda client: completion(client, response_format=answer_format))
+    assert json.loads(answer.choices[0].message.content or "") == {"grade": "good"}
 
 
 def test_each_refusal_raises_the_matching_sdk_exception() -> None:

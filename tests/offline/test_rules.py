@@ -1,8 +1,12 @@
 """Drafts and reviews of the rule engine."""
 
 import json
+from typing import Any
+
+import pytest
 
 from agentos.core.text.answer_text import apply_revision
+from agentos.core.text.json_schema import schema_problem
 from agentos.offline.rules.engine import Role, answer_by_rules, item_hint
 
 ISSUE = """<issue>
@@ -125,3 +129,31 @@ def test_an_earlier_point_is_open_while_its_rule_is_broken() -> None:
     verdict = json.loads(answer_by_rules(Role.REVIEW, "\n".join(prompt)))
     assert verdict["earlier_points"] == [{"point": 4, "status": "resolved"}]
     assert [issue["section"] for issue in verdict["blocking_issues"]] == ["Test plan"]
+
+
+NODE = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}}}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string", "minLength": 100},
+        {"type": "string", "maxLength": 5},
+        {"type": "integer", "minimum": 1, "maximum": 5},
+        {"type": "integer", "exclusiveMinimum": 3},
+        {"type": "number", "maximum": -2},
+        {"type": "array", "items": {"type": "boolean"}, "minItems": 3},
+        {"type": ["null", "string"]},
+        {"enum": ["good", "revise"]},
+        {"allOf": [{"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"]}]},
+        {"$ref": "#/$defs/Node", "$defs": {"Node": {**NODE, "required": ["next"]}}},
+    ],
+)
+def test_a_schema_of_another_kind_gets_an_example_that_follows_it(schema: dict[str, Any]) -> None:
+    answer = json.loads(answer_by_rules(Role.REVIEW, ISSUE, json.dumps(schema)))
+    assert schema_problem(answer, schema) == ""
+
+
+def test_a_schema_of_a_review_gets_a_review() -> None:
+    schema = {"type": "object", "properties": {"verdict": {}, "rationale": {}}}
+    assert json.loads(answer_by_rules(Role.REVIEW, ISSUE, json.dumps(schema)))["verdict"] == "REVISE"

@@ -271,6 +271,32 @@ graph = builder.compile().with_config(recursion_limit=7)
 
 
 @pytest.mark.slow
+def test_an_item_whose_next_node_was_renamed_fails_and_continues_once_it_is_back(
+    harness: RunHarness, project: Path
+) -> None:
+    body = """
+def write(state):
+    return {"said": ["draft"]}
+
+def publish(state):
+    if not Path("ready").exists():
+        raise ValueError("not ready")
+    return {"said": ["published"]}
+
+builder.add_sequence([("write", write), ("publish", publish)])
+builder.add_edge(START, "write")
+"""
+    assert run(harness, body).code == 1
+    (project / "ready").touch()
+    renamed = run(harness, body.replace('"publish"', '"release"'))
+    assert renamed.code == 1 and not (project / "out").exists()
+    assert "its checkpoint continues at the node publish, which the graph no longer has" in renamed.out
+    assert "--fresh TOPICS-1" in renamed.out
+    assert run(harness, body).code == 0
+    assert (project / "out/TOPICS-1.txt").read_text() == "draft\npublished"
+
+
+@pytest.mark.slow
 def test_an_entrypoint_of_the_functional_api_runs_and_keeps_its_finished_tasks(
     harness: RunHarness, project: Path
 ) -> None:

@@ -430,6 +430,8 @@ def test_one_name_for_many_calls_works_and_wrong_uses_are_errors_at_once(
     assert done.code == 1, done.out + done.err
     assert "context.ask_sync(...)" in next(line for line in done.lines_of("ASK-1") if "FAILED" in line)
     assert "give each a name of its own" in next(line for line in done.lines_of("ASK-2") if "FAILED" in line)
+    for item in ("ASK-1", "ASK-2"):
+        assert any("flow.py, line " in line for line in done.lines_of(item)), done.out
     assert "count 6" in done.lines_of("ASK-3")
     assert len([call for call in server.answered() if "the same" not in str(call)]) >= 6
 

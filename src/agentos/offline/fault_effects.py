@@ -143,10 +143,13 @@ def corrupt_draft(payload: str, text: str) -> str:
 
 
 def corrupt_verdict(payload: str, text: str) -> str:
-    """Puts the payload into a valid verdict; "prose" replaces the verdict by text."""
-    if payload == "prose":
-        return PROSE
+    """Puts the payload into a valid verdict, or into the texts of another object; "prose" replaces it by text."""
     verdict = json.loads(text)
+    if payload == "prose" or not isinstance(verdict, dict):
+        return PROSE
+    if "blocking_issues" not in verdict:
+        texts = {name: _payload(payload) for name, value in verdict.items() if isinstance(value, str)}
+        return json.dumps(verdict | texts)
     verdict["rationale"] = f"{_payload(payload)} {verdict['rationale']}"
     for issue in verdict["blocking_issues"]:
         issue["section"] = _payload(payload)

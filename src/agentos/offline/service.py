@@ -202,7 +202,8 @@ def _make_answer(call: OfflineCall, fault: Fault | None, now: float) -> NeutralA
 
 
 def _text(call: OfflineCall, fault: Fault | None) -> str:
-    text = answer_by_rules(call.role, call.request.question.text)
+    question = call.request.question
+    text = answer_by_rules(call.role, question.text, question.schema)
     if fault and fault.kind is FaultKind.HUGE:
         return HUGE_PLACEHOLDER
     if fault and fault.kind is FaultKind.HOSTILE:

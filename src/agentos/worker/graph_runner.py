@@ -27,6 +27,7 @@ from agentos.core.protocol.events import NodeFinished, NodeStarted
 from agentos.core.protocol.results import Ending, Outcome, failed, failed_transient
 from agentos.storage.item_store import Checkpoint, ItemStore
 from agentos.storage.review_notes import PARKING, decision_note
+from agentos.worker.graph_changes import check_continues
 from agentos.worker.graph_setup import run_context, runnable_graph, step_limit
 from agentos.worker.model_session import ModelSession
 from agentos.worker.questions import (
@@ -145,6 +146,8 @@ class GraphRun:
 
     async def to_its_end(self) -> Outcome:
         is_resumed = await self.checkpoint.saver.aget_tuple(self.config) is not None
+        if is_resumed:
+            await check_continues(self.graph, self.checkpoint.saver, self.config, self.runner.task.item.id)
         graph_input = None if is_resumed else self.runner.workflow.input(self.context)
         questions = await open_questions(self.graph, self.config) if is_resumed else ()
         if is_resumed and not questions:

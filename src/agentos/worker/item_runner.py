@@ -25,7 +25,7 @@ from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.events import DiskFreed, DiskFull
 from agentos.core.protocol.ports import Channel, Documents
 from agentos.core.protocol.results import Ending, Outcome, Verdict, failed, failed_transient
-from agentos.core.text.values import error_details, error_location, too_many_processes
+from agentos.core.text.values import calling_line, error_details, error_location, too_many_processes
 from agentos.models.registry import PROVIDERS, Providers
 from agentos.storage.item_store import Checkpoint, Claim, ItemStore
 from agentos.storage.locks import LockTimeout
@@ -76,7 +76,7 @@ def _failure(error: BaseException, echo: Say, retry_on: RetryOn | None) -> Outco
     """What an error means for its item; transient if another attempt may help."""
     match error:
         case InvalidSpec() | ItemError():
-            return failed(str(error), error.details)
+            return failed(str(error), (*error.details, *calling_line(error)))
         case LimitReached():
             return Outcome(Ending.INTERRUPTED, error=str(error))
         case TrackerError():

@@ -68,12 +68,23 @@ def error_details(error: BaseException) -> tuple[str, ...]:
     frames, own = traceback.extract_tb(error.__traceback__), _own_frame(error)
     details = str(error).splitlines()[1:MAX_DETAILS]
     if own and not _is_library(own.filename):
-        details.append(f"{own.filename}, line {own.lineno}, in {own.name}: {own.line}")
+        details.append(_frame_line(own))
         if frames[-1] is not own and (frames[-1].filename, frames[-1].lineno) != (own.filename, own.lineno):
             last = Path(frames[-1].filename)
             where = f"{last.parent.name}/{last.name}, line {frames[-1].lineno}"
             details.append(f"raised in {where}; -v shows the frames between")
     return tuple(details)
+
+
+def calling_line(error: BaseException) -> tuple[str, ...]:
+    """The line of the user's code that called what raised the error; nothing if the user's code raised it itself."""
+    frames, own = traceback.extract_tb(error.__traceback__), _own_frame(error)
+    is_called = own and not _is_library(own.filename) and _is_library(frames[-1].filename)
+    return (_frame_line(own),) if own and is_called else ()
+
+
+def _frame_line(frame: traceback.FrameSummary) -> str:
+    return f"{frame.filename}, line {frame.lineno}, in {frame.name}: {frame.line}"
 
 
 def _own_frame(error: BaseException) -> traceback.FrameSummary | None:

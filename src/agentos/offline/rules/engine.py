@@ -1,4 +1,4 @@
-"""Entry point of the rule engine: answers a prompt with a draft or a verdict."""
+"""Entry point of the rule engine: answers a prompt with a draft, a verdict, or an example of another schema."""
 
 from enum import StrEnum
 from functools import lru_cache
@@ -8,6 +8,7 @@ from agentos.offline.rules.issue_writer import write_issue
 from agentos.offline.rules.lld_writer import write_lld
 from agentos.offline.rules.markdown import DocumentKind, Prompt, read_document, read_prompt
 from agentos.offline.rules.reviewers import review_issue, review_lld
+from agentos.offline.rules.schema_example import is_review, schema_example
 from agentos.offline.rules.verdict import BlockingIssue, Severity, as_json
 
 NOTHING = "# Nothing to draft\n\n`offline-rules-1` is a rule engine, not a language model."
@@ -21,7 +22,10 @@ class Role(StrEnum):
 
 # Benchmarks repeat the same prompts, and the server's time would count as theirs.
 @lru_cache(maxsize=256)
-def answer_by_rules(role: Role, text: str) -> str:
+def answer_by_rules(role: Role, text: str, schema: str = "") -> str:
+    """`schema` is the JSON schema that the answer has to follow, if one was given."""
+    if schema and not is_review(schema):
+        return schema_example(schema)
     prompt = read_prompt(text)
     match role:
         case Role.DRAFT:

@@ -10,6 +10,7 @@ from agentos.offline.vendors.neutral import (
     MALFORMED,
     Delivery,
     Finish,
+    ForcedTool,
     NeutralAnswer,
     NeutralQuestion,
     NeutralRefusal,
@@ -23,10 +24,12 @@ from agentos.offline.vendors.neutral import (
     count_tokens,
     event_stream,
     invalid_body,
+    json_object,
     json_reply,
     listing,
     optional_positive,
     pieces,
+    schema_text,
 )
 
 MESSAGES, COUNTING, MODELS = "/v1/messages", "/v1/messages/count_tokens", "/v1/models"
@@ -109,21 +112,20 @@ def _question(body: dict[str, Any]) -> NeutralQuestion:
         model=str(body["model"]),
         system=_text(body.get("system") or ""),
         text="\n".join(_text(message["content"]) for message in body["messages"]),
-        wants_json=bool(tool) or output_format.get("type") == "json_schema",
+        wants_json=bool(tool.name) or output_format.get("type") == "json_schema",
         max_tokens=optional_positive(body.get("max_tokens")),
-        tool=tool,
+        tool=tool.name,
+        schema=tool.parameters or schema_text(output_format.get("schema")),
     )
 
 
-def _forced_tool(body: dict[str, Any]) -> str:
-    choice = body.get("tool_choice") or {}
-    match choice.get("type"):
-        case "tool":
-            return str(choice["name"])
-        case "any":
-            return str(body["tools"][0]["name"])
-        case _:
-            return ""
+def _forced_tool(body: dict[str, Any]) -> ForcedTool:
+    choice, tools = body.get("tool_choice") or {}, body.get("tools") or []
+    if choice.get("type") not in ("tool", "any"):
+        return ForcedTool()
+    name = str(choice["name"] if choice["type"] == "tool" else tools[0]["name"])
+    schemas = [tool.get("input_schema") for tool in tools if tool.get("name") == name]
+    return ForcedTool(name, schema_text(schemas[0] if schemas else None))
 
 
 def _text(content: str | list[dict[str, Any]]) -> str:
@@ -157,18 +159,10 @@ def _message_start(answer: NeutralAnswer) -> dict[str, Any]:
 def _block(request: ParsedRequest, answer: NeutralAnswer) -> dict[str, Any]:
     """The content block. Text that is not a JSON object, because it was cut or corrupted, cannot be a tool's input."""
     tool = request.question.tool
-    tool_input = _json_object(answer.text) if tool else None
+    tool_input = json_object(answer.text) if tool else None
     if tool_input is None:
         return {"type": "text", "text": answer.text}
     return {"type": "tool_use", "id": f"toolu_offline{answer.serial:016d}", "name": tool, "input": tool_input}
-
-
-def _json_object(text: str) -> dict[str, Any] | None:
-    try:
-        found = json.loads(text)
-    except ValueError:
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _stop_reason(block: dict[str, Any], answer: NeutralAnswer) -> str:

@@ -12,6 +12,7 @@ from agentos.offline.vendors.neutral import (
     MALFORMED,
     Delivery,
     Finish,
+    ForcedTool,
     Headers,
     NeutralAnswer,
     NeutralQuestion,
@@ -23,9 +24,11 @@ from agentos.offline.vendors.neutral import (
     Reason,
     Reply,
     count_tokens,
+    json_object,
     listing,
     optional_positive,
     pieces,
+    schema_text,
     whole,
 )
 
@@ -110,14 +113,31 @@ DIALECT = OfflineDialect(
 def _question(model: str, body: dict[str, Any]) -> NeutralQuestion:
     request = body.get("generateContentRequest", body)
     config = request.get("generationConfig") or {}
-    wants_json = config.get("responseMimeType") == "application/json"
+    tool = _forced_tool(request)
+    schema = config.get("responseJsonSchema") or config.get("responseSchema")
+    wants_json = tool.name or schema or config.get("responseMimeType") == "application/json"
     return NeutralQuestion(
         model=model,
         system=_text((request.get("systemInstruction") or {}).get("parts", [])),
         text="\n".join(_text(content["parts"]) for content in request["contents"]),
-        wants_json=wants_json or "responseSchema" in config or "responseJsonSchema" in config,
+        wants_json=bool(wants_json),
         max_tokens=optional_positive(config.get("maxOutputTokens")),
+        tool=tool.name,
+        schema=tool.parameters or schema_text(schema),
     )
+
+
+def _forced_tool(request: dict[str, Any]) -> ForcedTool:
+    choice = (request.get("toolConfig") or {}).get("functionCallingConfig") or {}
+    groups = [tool.get("functionDeclarations") or [] for tool in request.get("tools") or []]
+    functions = {str(function["name"]): function for group in groups for function in group}
+    if choice.get("mode") != "ANY" or not functions:
+        return ForcedTool()
+    name = str(next(iter(choice.get("allowedFunctionNames") or functions)))
+    function = functions[name]
+    # The SDK writes this field as Python does.
+    json_schema = function.get("parametersJsonSchema") or function.get("parameters_json_schema")
+    return ForcedTool(name, schema_text(json_schema or function.get("parameters")))
 
 
 def _text(parts: list[dict[str, Any]]) -> str:
@@ -144,7 +164,7 @@ def _stream(request: ParsedRequest, answer: NeutralAnswer) -> Reply:
 
 
 def _chunks(request: ParsedRequest, answer: NeutralAnswer) -> Iterator[dict[str, Any]]:
-    texts = pieces(answer.text)
+    texts = [answer.text] if _call(request, answer) else pieces(answer.text)
     for number, text in enumerate(texts, 1):
         chunk = _response(request, answer, text)
         if number < len(texts) or answer.finish is Finish.OVERLOADED:
@@ -173,13 +193,21 @@ def _response(request: ParsedRequest, answer: NeutralAnswer, text: str) -> dict[
     }
     digest = hashlib.sha256((request.question.text + answer.text).encode(errors="surrogatepass"))
     metadata = {"usageMetadata": usage, "modelVersion": MODEL_NAME, "responseId": digest.hexdigest()[:22]}
-    return _candidates(answer.finish, text) | metadata
+    part = _call(request, answer) or {"text": text}
+    return _candidates(answer.finish, part) | metadata
 
 
-def _candidates(finish: Finish, text: str) -> dict[str, Any]:
+def _call(request: ParsedRequest, answer: NeutralAnswer) -> dict[str, Any] | None:
+    """The call of a forced tool, which is never divided into pieces; None for a text."""
+    tool = request.question.tool
+    arguments = json_object(answer.text) if tool else None
+    return None if arguments is None else {"functionCall": {"name": tool, "args": arguments}}
+
+
+def _candidates(finish: Finish, part: dict[str, Any]) -> dict[str, Any]:
     if finish is Finish.BLOCKED:
         return {"promptFeedback": {"blockReason": "SAFETY"}}
-    content = {} if finish is Finish.SAFETY else {"content": {"parts": [{"text": text}], "role": "model"}}
+    content = {} if finish is Finish.SAFETY else {"content": {"parts": [part], "role": "model"}}
     return {"candidates": [content | {"finishReason": FINISHES.get(finish), "index": 0}]}
 
 

@@ -108,6 +108,7 @@ class NeutralQuestion:
 
     reserved: output tokens that count against the limits before they are written
     tool: name of the tool that must be used
+    schema: JSON schema of the answer or of that tool's arguments
     """
 
     model: str
@@ -117,6 +118,15 @@ class NeutralQuestion:
     max_tokens: int | None = None
     reserved: int = 0
     tool: str = ""
+    schema: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedTool:
+    """A tool that the answer must use. `parameters` is a JSON schema."""
+
+    name: str = ""
+    parameters: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +235,20 @@ def event_stream(events: Iterable[bytes]) -> Reply:
 def listing(secret: str) -> ParsedRequest:
     """A request for the list of models."""
     return ParsedRequest(Purpose.LIST, secret, NeutralQuestion("", "", "", wants_json=False))
+
+
+def schema_text(schema: object) -> str:
+    """A schema of a request as text; empty if there is none."""
+    return json.dumps(schema) if isinstance(schema, dict) else ""
+
+
+def json_object(text: str) -> dict[str, object] | None:
+    """The object that the text encodes; None for anything else, such as an answer that was cut or corrupted."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def invalid_body(error: Exception) -> NeutralRefusal:

@@ -10,6 +10,7 @@ from agentos.offline.vendors.neutral import (
     MALFORMED,
     Delivery,
     Finish,
+    ForcedTool,
     NeutralAnswer,
     NeutralQuestion,
     NeutralRefusal,
@@ -27,6 +28,7 @@ from agentos.offline.vendors.neutral import (
     listing,
     optional_positive,
     pieces,
+    schema_text,
 )
 
 COMPLETIONS, MODELS = "/v1/chat/completions", "/v1/models"
@@ -59,7 +61,7 @@ def read(request: NeutralRequest) -> ParsedRequest | NeutralRefusal:
 
 def write_answer(request: ParsedRequest, answer: NeutralAnswer) -> Reply:
     if request.delivery is Delivery.WHOLE:
-        return json_reply(_completion(answer))
+        return json_reply(_completion(request, answer))
     return event_stream(_events(request, answer))
 
 
@@ -90,16 +92,30 @@ def content_text(content: str | list[dict[str, Any]] | None) -> str:
     return "\n".join(str(part["text"]) for part in content if "text" in part)
 
 
+def forced_tool(body: dict[str, Any], functions: list[dict[str, Any]]) -> ForcedTool:
+    """`functions` are the descriptions of all functions that the request offers."""
+    choice = body.get("tool_choice")
+    if not functions or not (choice == "required" or isinstance(choice, dict)):
+        return ForcedTool()
+    wanted = choice.get("function", choice).get("name") if isinstance(choice, dict) else functions[0]["name"]
+    schemas = [function.get("parameters") for function in functions if function.get("name") == wanted]
+    return ForcedTool(str(wanted), schema_text(schemas[0])) if schemas else ForcedTool()
+
+
 def _question(body: dict[str, Any]) -> NeutralQuestion:
     messages = body["messages"]
+    tool = forced_tool(body, [each["function"] for each in body.get("tools") or [] if "function" in each])
+    answer_format = body.get("response_format") or {}
     max_tokens = optional_positive(body.get("max_completion_tokens") or body.get("max_tokens"))
     return NeutralQuestion(
         model=str(body["model"]),
         system=_texts(message for message in messages if message["role"] in SYSTEM_ROLES),
         text=_texts(message for message in messages if message["role"] not in SYSTEM_ROLES),
-        wants_json=(body.get("response_format") or {}).get("type") in JSON_FORMATS,
+        wants_json=bool(tool.name) or answer_format.get("type") in JSON_FORMATS,
         max_tokens=max_tokens,
         reserved=max_tokens or 0,
+        tool=tool.name,
+        schema=tool.parameters or schema_text((answer_format.get("json_schema") or {}).get("schema")),
     )
 
 
@@ -114,9 +130,10 @@ def _delivery(body: dict[str, Any]) -> Delivery:
     return Delivery.EVENTS_WITH_USAGE if wants_usage else Delivery.EVENTS
 
 
-def _completion(answer: NeutralAnswer) -> dict[str, Any]:
-    message = {"role": "assistant", **_content(answer)}
-    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": FINISHES[answer.finish]}
+def _completion(request: ParsedRequest, answer: NeutralAnswer) -> dict[str, Any]:
+    message = {"role": "assistant", **_content(request, answer)}
+    finish = _finish_reason(request, answer)
+    choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
     return _header(answer, "chat.completion") | {"choices": [choice], "usage": _usage(answer)}
 
 
@@ -131,10 +148,23 @@ def _header(answer: NeutralAnswer, kind: str) -> dict[str, Any]:
     }
 
 
-def _content(answer: NeutralAnswer) -> dict[str, Any]:
+def _finish_reason(request: ParsedRequest, answer: NeutralAnswer) -> str:
+    is_call = request.question.tool and answer.finish is Finish.STOP
+    return "tool_calls" if is_call else FINISHES[answer.finish]
+
+
+def _content(request: ParsedRequest, answer: NeutralAnswer) -> dict[str, Any]:
     if answer.finish is Finish.BLOCKED:
         return {"content": None, "refusal": REFUSAL}
+    if request.question.tool:
+        call = _tool_call(request, answer, answer.text)
+        return {"content": None, "refusal": None, "tool_calls": [call]}
     return {"content": answer.text, "refusal": None}
+
+
+def _tool_call(request: ParsedRequest, answer: NeutralAnswer, arguments: str) -> dict[str, Any]:
+    function = {"name": request.question.tool, "arguments": arguments}
+    return {"id": f"call_offline{answer.serial:016d}", "type": "function", "function": function}
 
 
 def _usage(answer: NeutralAnswer) -> dict[str, int]:
@@ -150,21 +180,25 @@ def _events(request: ParsedRequest, answer: NeutralAnswer) -> Iterator[bytes]:
     header = _header(answer, "chat.completion.chunk")
     if request.delivery is Delivery.EVENTS_WITH_USAGE:
         header["usage"] = None
-    for delta in _deltas(answer):
+    for delta in _deltas(request, answer):
         yield _event(header | {"choices": [_choice(delta, None)]})
     if answer.finish is Finish.OVERLOADED:
         yield _event(openai_errors.error_body(NeutralRefusal(Reason.OVERLOADED)))
         return
-    yield _event(header | {"choices": [_choice({}, FINISHES[answer.finish])]})
+    yield _event(header | {"choices": [_choice({}, _finish_reason(request, answer))]})
     if "usage" in header:
         yield _event(header | {"choices": [], "usage": _usage(answer)})
     yield b"data: [DONE]\n\n"
 
 
-def _deltas(answer: NeutralAnswer) -> Iterator[dict[str, Any]]:
+def _deltas(request: ParsedRequest, answer: NeutralAnswer) -> Iterator[dict[str, Any]]:
     yield {"role": "assistant", "content": "", "refusal": None}
     if answer.finish is Finish.BLOCKED:
         yield {"refusal": REFUSAL}
+    elif request.question.tool:
+        yield {"tool_calls": [{"index": 0, **_tool_call(request, answer, "")}]}
+        for piece in pieces(answer.text):
+            yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
     else:
         yield from ({"content": piece} for piece in pieces(answer.text))
 
