@@ -3,7 +3,7 @@
 A cloned repository decides what is at every path inside it. Opened blindly, a link would send a private file to a
 model, a FIFO would block forever, and a link to /dev/zero would fill the memory. Everything that opens a project's
 file, or a file in the home that something may have replaced, goes through this module: `read_regular` and `read_start`
-for content in memory, `open_regular` for files that are read bit by bit or written to.
+for content in memory, `open_regular` for files that are read in parts or written to.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ class FileTooLarge(UnsafeFile):
     """A regular file that is larger than the reader allows; `size` in bytes."""
 
     def __init__(self, path: Path, limit: int) -> None:
-        super().__init__(path, f"it is larger than {limit:,} bytes")
+        super().__init__(path, f"it is larger than {limit:,} bytes: make it smaller, or move it away")
         self.size = path.stat().st_size
 
 
@@ -163,4 +163,4 @@ def _kind(mode: int) -> str:
         stat.S_IFBLK: "a device",
         stat.S_IFSOCK: "a socket",
     }
-    return kinds.get(stat.S_IFMT(mode), "something else")
+    return kinds.get(stat.S_IFMT(mode), "of an unknown type")

@@ -133,7 +133,7 @@ def test_items_wait_for_a_restarting_postgres_and_pay_for_no_answer_twice(tmp_pa
         fleet.wait_until(lambda: "N1_design" in fleet.log(1).read_text(), "the first draft")
         for _ in range(2):
             postgres.stop(signal.SIGINT)
-            fleet.wait_until(lambda: "is away" in fleet.log(1).read_text(), "the wait for Postgres")
+            fleet.wait_until(lambda: "is unreachable" in fleet.log(1).read_text(), "the wait for Postgres")
             postgres.start()
         output, _ = follower.communicate(timeout=90)
         assert follower.returncode == 0, output

@@ -135,7 +135,7 @@ def test_a_home_that_is_a_file_is_the_same_error_everywhere(harness: RunHarness,
     results += [agentos(harness, "exec", "q", "--", "true", **home)]
     for done in results:
         assert done.code == 3 and f"Error: the home {harness.root / name} " in done.err, done
-        assert done.err.endswith("expected a folder of yours; set AGENTOS_HOME to one\n")
+        assert done.err.endswith("expected a folder that you own; set AGENTOS_HOME to one\n")
     assert agentos(harness, "doctor", **home).code == 3
 
 

@@ -35,7 +35,10 @@ class SettingOrigin:
 
 
 def origins(flags: Flags, variables: Mapping[str, str] | None = None) -> list[SettingOrigin]:
-    """Every setting as a run with these flags would have it. Raises the errors that such a run would raise."""
+    """Every setting with the value and source that it would have in a run with these flags.
+
+    Raises the errors that such a run would raise.
+    """
     env = environment() if variables is None else variables
     settings = read_settings(flags, env)
     files = (settings.project / PROJECT_FILE, home_folder(env) / "config.toml")
@@ -56,7 +59,7 @@ def _source(
     held_back: tuple[str, ...],
 ) -> str:
     if name == "held_back":
-        return "this project is not trusted: agentos trust" if held_back else "default"
+        return "this project is not trusted. To trust it: agentos trust" if held_back else "default"
     if name in held_back:
         others = _source(name, flags, env, files[1:], ())
         return f"{others} ({files[0]} is held back)"

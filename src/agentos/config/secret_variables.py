@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 
 TRACING_PREFIXES = ("LANGSMITH_", "LANGCHAIN_")
-# agentos sets these itself: its own settings, those of the providers and of tracing.
+# Variables that agentos sets for workers itself: its own settings, those of the providers and of tracing.
 OWN_PREFIXES = ("GEMINI_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", *TRACING_PREFIXES, "AGENTOS_")
 _PARTS_OF_NAMES = ("API_KEY", "APIKEY", "TOKEN", "SECRET", "PASSW", "PASSPHRASE", "CREDENTIAL")
 # Only as a whole word between underscores: PWD and SSH_TTY are not secrets, MYSQL_PWD is.
@@ -17,7 +17,7 @@ _WORDS_OF_NAMES = frozenset(("KEY", "KEYS", "PASS", "PAT", "AUTH", "DSN", "COOKI
 _WHOLE_NAMES = frozenset(
     ("PGPASSFILE", "PGSERVICEFILE", "NETRC", "KUBECONFIG", "DOCKER_CONFIG", "GPG_AGENT_INFO", "BOTO_CONFIG")
 )
-# Settings of agents and SDKs: which model, how much, which folder is trusted. They hold nothing secret.
+# Settings of agents and SDKs that hold nothing secret: the model, the effort, logging, trust in a folder.
 _HARMLESS = re.compile(
     r"ANTHROPIC_(?:DEFAULT_\w+_)?(?:SMALL_FAST_)?MODEL(?:_NAME)?|(?:GEMINI|OPENAI|GOOGLE)_MODEL|OPENAI_REASONING_EFFORT"
     r"|GEMINI_CLI_TRUST_WORKSPACE|GEMINI_SANDBOX|GEMINI_CLI_NO_RELAUNCH|GEMINI_SYSTEM_MD|GEMINI_TELEMETRY_ENABLED"
@@ -63,7 +63,7 @@ def is_secret_name(name: str) -> bool:
 
 
 def is_secret_value(value: str) -> bool:
-    """Whether a value has the form of a credential, or contains one: a URL with a password, a key, a random word."""
+    """Whether a value has the form of a credential, or contains one: a URL with a password, a key, a random-looking word."""
     return bool(
         _CREDENTIAL_FORMS.search(value)
         or _KEY_FORMS.search(value)
@@ -78,7 +78,7 @@ def _is_mixed(word: str) -> bool:
 
 
 def is_harmless(name: str, value: str) -> bool:
-    """Whether a variable is a known, harmless setting of agents, although its name looks like ours or like a secret."""
+    """Whether a variable is a known, harmless setting of agents, although its name looks like that of a secret."""
     is_limit = _TOKEN_LIMIT.fullmatch(name) is not None and value.isdigit() and len(value) < 10
     return (is_limit or _HARMLESS.fullmatch(name) is not None) and not is_secret_value(value)
 

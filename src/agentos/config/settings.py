@@ -112,7 +112,7 @@ class Settings:
         return found if isinstance(found, int) else DEFAULT_OUTPUT_TOKENS
 
     def effort_of(self, role: str) -> str:
-        """How much the model of the role thinks; empty: the provider's default."""
+        """The reasoning effort of the role's model; empty for the provider's default."""
         return str(_for_role(self.effort, role) or "")
 
 
@@ -184,9 +184,9 @@ def set_home(home: Path) -> None:
 
 
 def usable_home(environment: Mapping[str, str] | None = None) -> Path:
-    """The path of the home; raises PreflightError if something is there that is not a readable folder."""
+    """The path of the home, which may not exist yet. Raises PreflightError if it is not a readable folder."""
     home = home_folder(environment)
-    fix = "expected a folder of yours; set AGENTOS_HOME to one"
+    fix = "expected a folder that you own; set AGENTOS_HOME to one"
     try:
         if not stat.S_ISDIR(home.stat().st_mode):
             raise PreflightError(f"the home {home} is not a folder: {fix}")
@@ -199,7 +199,7 @@ def usable_home(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def moved_home(home: Path) -> str:
-    """The home if AGENTOS_HOME is needed to find it, else empty."""
+    """The home if a command needs AGENTOS_HOME to find it; empty if it is the default."""
     default = home_folder({"HOME": os.environ.get("HOME", "~")})
     return "" if home == default else str(home)
 
@@ -230,7 +230,7 @@ def current_folder() -> str:
 def worker_environment(
     secrets: tuple[Secret, ...] = (), environment: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """The environment of workers: no keys, no tracing."""
+    """The environment of workers, without keys and with tracing switched off."""
     env = os.environ if environment is None else environment
     revealed = [secret.reveal() for secret in secrets]
     kept = {

@@ -29,7 +29,7 @@ HIDDEN_FILES = (".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials")
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """One program's sandbox: `socket` leads to the gateway; it is in a folder that nobody else can enter."""
+    """The sandbox of one program. `socket` leads to the gateway; only the user can enter its folder."""
 
     spec: SandboxSpec
     workspace: Workspace
@@ -60,17 +60,18 @@ class Sandbox:
         return words + [word for file in files for word in ("--ro-bind", os.devnull, str(file))]
 
     def _visible(self, environment: dict[str, str]) -> list[str]:
-        """The project and installed programs, if they are below /tmp, which the sandbox replaces with its own."""
+        """Show the project and installed programs that are below /tmp, which the sandbox replaces with its own."""
         named = (self.spec.project, sys.prefix, sys.base_prefix, str(Path(__file__).parents[2]))
         paths = dict.fromkeys((*named, *environment.get("PATH", "").split(os.pathsep)))
         below = [path for path in paths if path.startswith("/tmp/") and os.path.isdir(path)]  # noqa: S108
         return [word for path in below for word in ("--ro-bind", path, path)]
 
     def _writable(self) -> list[str]:
-        """The item's folder.
+        """Make the item's folder writable.
 
-        The keys in the home of agentos stay hidden, even if one of the two folders contains the other. Git's own files
-        in it stay read-only: hooks and settings that a program writes would later run outside the sandbox.
+        The home of agentos, which has the keys, stays hidden even if one of the two folders contains the other. The
+        folder's `.git` stays read-only: hooks and settings that a program writes there would later run outside the
+        sandbox.
         """
         home, folder = Path(self.spec.home), self.workspace.path
         hide = ["--tmpfs", str(home)] if home.is_dir() else []
@@ -85,6 +86,7 @@ class Sandbox:
         return ["--setenv", "GIT_CONFIG_GLOBAL", str(settings)] if settings.is_file() else []
 
     def _bridged(self, command: Sequence[str]) -> list[str]:
+        """The command, behind a local port that leads to the gateway, if there is one."""
         if not self.spec.gateway_port:
             return list(command)
         bridge = (sys.executable, "-P", "-m", "agentos.exec.sandbox_bridge")
@@ -95,7 +97,7 @@ def check_sandbox() -> None:
     """Raise PreflightError if bubblewrap is missing or does not work on this machine."""
     if shutil.which(PROGRAM) is None:
         raise PreflightError(
-            "--sandbox needs bubblewrap, and bwrap is not on the PATH; install it, such as with: apt install bubblewrap"
+            "--sandbox needs bubblewrap, but bwrap is not on the PATH. Install it, for example with: apt install bubblewrap"
         )
     trial = [PROGRAM, "--unshare-all", *SANDBOX_ROOT, "--", "true"]
     try:
@@ -106,7 +108,7 @@ def check_sandbox() -> None:
     if problem:
         raise PreflightError(
             f"--sandbox: bubblewrap does not work here ({problem}); it needs user namespaces, which containers and "
-            "some distributions turn off. Leave out --sandbox, or allow them"
+            "some distributions turn off. Allow them, or leave out --sandbox"
         )
 
 

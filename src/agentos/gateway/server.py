@@ -115,7 +115,7 @@ def _gateway_metrics() -> Metrics:
     metrics = Metrics()
     metrics.counter("agentos_gateway_calls_total", "Calls by provider and HTTP status.")
     metrics.counter(
-        "agentos_gateway_refusals_total", "Attempts that a provider refused and another key repeated."
+        "agentos_gateway_refusals_total", "Attempts that a provider refused, so that the call was repeated."
     )
     metrics.counter("agentos_gateway_call_seconds_total", "Seconds that calls took, waits included.")
     metrics.counter("agentos_gateway_wait_seconds_total", "Seconds that calls waited for a key.")
@@ -131,8 +131,8 @@ def _certificate(address: SharedAddress | None) -> ServerCertificate | None:
         return ServerCertificate(address.certificate, address.key)
     if address and address.host != "localhost" and not is_loopback(address.host):
         raise PreflightError(
-            f"--listen {address.host} lets other machines in: prompts and tokens would cross the network in clear. "
-            "Add --tls-cert FILE and --tls-key FILE, or listen on 127.0.0.1"
+            f"--listen {address.host} accepts calls from other machines: prompts and tokens would cross the network "
+            "unencrypted. Add --tls-cert FILE and --tls-key FILE, or listen on 127.0.0.1"
         )
     return None
 
@@ -245,7 +245,10 @@ class _Gateway:
         )
 
     def _usable(self, found: list[Credential]) -> list[Credential]:
-        """Drop the models of the credentials: they apply to runs, whereas an agent names its model itself."""
+        """The credentials without their models: these apply to runs, whereas an agent names its model itself.
+
+        Makes sure that their secrets are redacted. Raises PreflightError if none is enabled.
+        """
         self._redact.add(credential.secret for credential in found)
         if not any(credential.enabled for credential in found):
             raise no_key("gemini", self._home.credentials)

@@ -43,12 +43,12 @@ def count(number: int, singular: str, plural: str | None = None) -> str:
 
 
 def name_list(names: Sequence[str]) -> str:
-    """All names, or of many the first five and the last."""
+    """All names; of more than twelve, the first five and the last."""
     return ", ".join(names) if len(names) <= 12 else f"{', '.join(names[:5])} ... {names[-1]}"
 
 
 def number_ranges(numbers: Iterable[str]) -> str:
-    """`3 7-12`: as items are selected in a command; three numbers in a row or more become a range."""
+    """`3 7-12`, as a command selects items: three or more consecutive numbers become a range."""
     found: list[list[str]] = []
     for number in numbers:
         follows = found and number.isdecimal() and found[-1][-1].isdecimal()
@@ -82,7 +82,7 @@ def tokens_in_and_out(usage: Usage) -> str:
 
 
 DATABASE = "Postgres "
-"""Prefix of an item store's place that is not a disk."""
+"""How the `path` of a disk event begins if items wait for a database instead of a disk."""
 AnnouncedEvent = (
     events.SchedulerEvent
     | events.CredentialsRejected
@@ -122,7 +122,7 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
             return f"{event.key} was rejected ({event.reason}). It is not used again until its credential changes."
         case events.ModelForbidden():
             model = event.model or "the model"
-            return f"{event.key} may not use {model} ({event.reason}). It is not asked for it again for now."
+            return f"{event.key} may not use {model} ({event.reason}). Not using it for this model for now."
         case events.KeyRecovered():
             return f"{event.key} recovered early, back in use"
         case events.QuotaShared():
@@ -164,7 +164,9 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
         case events.BreakerClosed():
             return f"{_model_name(event)} is back after {duration(event.seconds)}. {resuming}"
         case events.DiskWaitStarted() if event.path.startswith(DATABASE):
-            return f"{event.path} is away. Items wait for it, with the answers they have paid for..."
+            return (
+                f"{event.path} is unreachable. Items wait for it and keep the answers they have paid for..."
+            )
         case events.DiskWaitStarted():
             return (
                 f"No space left on the disk of {event.path}. Pausing all workflows; they resume when "
@@ -252,7 +254,7 @@ def _workers(event: events.WorkerCountChanged) -> str:
     workers = count(event.workers, "worker")
     if event.workers == event.previous:
         return (
-            f"{workers} for now; auto: follows keys and machine."
+            f"{workers} for now (auto: follows keys and machine)."
             if event.auto
             else f"{workers}, no longer auto."
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 SESSION_SECONDS = 12 * 3600.0
 MAX_SESSIONS = 64
-MAX_FAILURES, FAILURE_WINDOW = 10, 60.0  # wrong passwords, in seconds
+MAX_FAILURES, FAILURE_WINDOW = 10, 60.0  # wrong passwords, within so many seconds
 SESSION_HEADER = "x-agentos-session"
 LOOPBACK_NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
 
@@ -39,7 +39,7 @@ class NewSession:
 class Sessions:
     """Logs in browsers and programs. Stores only digests of tokens, and compares them in constant time.
 
-    A login token works once: logging in with it makes `on_used` announce the next one.
+    A login token works once: when one is used, `on_used` is called with the next.
     """
 
     clock: Callable[[], float]
@@ -127,7 +127,7 @@ class HostCheck:
 
 
 def origin_problem(method: str, path: str, headers: Mapping[str, str]) -> str | None:
-    """Why this request was not sent by the page itself; None if it was, or if a program sent it."""
+    """Where a request comes from that the page itself did not send; None if the page or a program sent it."""
     origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
     # With https, the page is behind a proxy that adds TLS: nothing else can have the page's own host and port.
     host = headers.get("host", "")
@@ -175,6 +175,7 @@ def _is_address(name: str) -> bool:
 def _make_room(
     entries: dict[str, object] | dict[str, float] | dict[str, tuple[str, float]], limit: int
 ) -> None:
+    """Drop the oldest entries until there is room for one more."""
     while len(entries) >= limit:
         del entries[next(iter(entries))]
 

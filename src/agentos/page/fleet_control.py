@@ -13,9 +13,9 @@ from agentos.fleet.retry import retry_item
 from agentos.fleet.temporal import cancel_items, connect_temporal
 from agentos.outputs.format import count
 from agentos.outputs.report.facts import plain
+from agentos.page.actions import parse_request
 from agentos.page.fleet_runs import FleetRuns
 from agentos.page.run_view import RunView
-from agentos.page.steering import parse_request
 from agentos.page.views import FLEET_LIMITS, Json
 from agentos.storage.postgres.fleet_items import FleetDatabase
 from agentos.storage.postgres.resubmission import Resubmitted, resubmit_failed

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp
 from agentos.core.errors import NothingMatches, UsageError
 from agentos.core.text.secrets import Redactor
 from agentos.page.access import SESSION_SECONDS, HostCheck, Sessions, cookie_of
+from agentos.page.actions import RunControl, parse_decision
 from agentos.page.event_stream import EventResponse, EventStreams, parse_position
 from agentos.page.guard import Guard
 from agentos.page.item_view import diff_json, document_json, item_view_json, output_json
@@ -29,7 +30,6 @@ from agentos.page.json_http import (
 from agentos.page.markdown import parse_markdown
 from agentos.page.reviews import ReviewQueue
 from agentos.page.run_view import RunView, RunViews
-from agentos.page.steering import RunControl, parse_decision
 from agentos.page.views import Json, compare_json, log_json, run_view_json, runs_json, timeline_json
 
 MAX_LOG_LINES = 5000

@@ -15,9 +15,9 @@ from agentos.storage.files import ProjectFolder
 from agentos.storage.journal import NAME, JournalEntry, check_format, read_entry, read_first_record
 from agentos.storage.runs import is_alive, load_run_totals, run_folders, stopped_process
 
-MAX_LOG = 20_000  # lines of one run kept for its log
-MAX_LOADED = 60  # runs
-MAX_TOTALS = 2000  # runs
+MAX_LOG = 20_000  # log lines kept in memory for each run
+MAX_LOADED = 60  # runs whose views are kept in memory
+MAX_TOTALS = 2000  # runs whose totals are kept in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class JournalLine:
 
     @property
     def log(self) -> LogLine | None:
-        """The text of the line, if it has one."""
+        """The line as people read it, if the event is shown in the log."""
         return log_line(self.entry.event, self.entry.at) if self.entry else None
 
 
@@ -67,7 +67,7 @@ class RunSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LocalRun:
-    """A run of this home, whose own process writes the folder."""
+    """A run of this home; its own process writes the journal."""
 
     folder: Path
     problem: str = ""
@@ -99,7 +99,7 @@ class RunView:
     record: RunRecord = field(init=False)
     problem: str = ""
     stopped_pid: int | None = None
-    """Of a run that is stopped, also by a SIGSTOP, which it could not journal."""
+    """The process id of a run that is suspended, even by SIGSTOP, which the run itself cannot record."""
     changed: dict[str, int] = field(default_factory=dict)
     """Item -> offset after the last event that concerned it."""
     log: list[LogLine] = field(default_factory=list)
@@ -135,7 +135,7 @@ class RunView:
             self.problem = self.source.problem
             for line in journal_lines(self.folder, self.offset):
                 self._apply(line)
-            if self.is_fleet:  # it has as many workers as items are at work
+            if self.is_fleet:  # its journal does not say how many workers it has: one runs each item
                 self.record.stats.workers = max(1, len(self.record.stats.running))
             return before != (self.offset, self.record.alive, self.stopped_pid, self.problem)
 
@@ -165,7 +165,7 @@ class RunView:
 
 
 def journal_lines(folder: Path, offset: int, limit: int | None = None) -> Iterator[JournalLine]:
-    """The complete lines after `offset`, of at most about `limit` bytes."""
+    """The complete lines after `offset`, up to about `limit` bytes in total."""
     try:
         with open(open_regular(folder / NAME), "rb") as file:
             file.seek(offset)

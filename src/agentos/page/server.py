@@ -19,11 +19,11 @@ from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.text.secrets import Redactor, Secret
 from agentos.core.text.values import split_url
 from agentos.page.access import HostCheck, Sessions
+from agentos.page.actions import HomeControl, RunControl
 from agentos.page.event_stream import MAX_STREAMS, EventStreams
 from agentos.page.reviews import HomeReviews, ReviewQueue
 from agentos.page.routes import PageApp, build_app
 from agentos.page.run_view import HomeRuns, RunViews
-from agentos.page.steering import HomeControl, RunControl
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
 

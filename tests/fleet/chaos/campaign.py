@@ -173,7 +173,7 @@ def _empty_passes(evidence: FleetEvidence, options: FleetCampaignOptions) -> Ite
         yield "no item went on elsewhere after a death"
     if Fault.DRAIN in faults and all(each.turns < 2 for each in evidence.turns.values()):
         yield "no item was handed over by a drained worker"
-    waits = len(re.findall(r"is away|Waiting for", evidence.said))
+    waits = len(re.findall(r"is unreachable|Waiting for", evidence.said))
     if options.counts.postgres and not waits:
         yield "no item waited for Postgres"
 

@@ -1,6 +1,7 @@
-"""What the page can change: requests to runs as from another terminal, keys, and decisions."""
+"""What users can do in the page: send requests to runs, change keys, and decide on items."""
 
 import time
+import typing
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -8,7 +9,7 @@ from agentos.control.client import NotListening, ask
 from agentos.core.errors import NothingMatches, UsageError
 from agentos.core.planning.gates import ReviewAction
 from agentos.core.protocol import events
-from agentos.core.protocol.codec import CodecError, decode
+from agentos.core.protocol.codec import WIRE_NAMES, CodecError, decode
 from agentos.diagnostics.key_admin import cool_down_key, set_key_enabled, view_keys
 from agentos.outputs.format import AnnouncedEvent, event_text
 from agentos.outputs.key_rows import key_json
@@ -60,13 +61,14 @@ class HomeControl:
 
 
 def parse_request(body: Json) -> events.Request:
-    """Decode a request."""
+    """Decode a request to a run; a request to stop always becomes a SIGTERM."""
     try:
         request = decode(body)
     except CodecError as error:
         raise UsageError(f"invalid request: {error}") from error
     if not isinstance(request, events.Request):
-        raise UsageError(f"{body['type']} is not a request")
+        known = ", ".join(sorted(WIRE_NAMES[kind] for kind in typing.get_args(events.Request)))
+        raise UsageError(f"{body['type']} is not a request: expected one of {known}")
     return events.StopRequested(STOP_SIGNAL) if isinstance(request, events.StopRequested) else request
 
 
@@ -75,7 +77,9 @@ def send_request(view: RunView, body: Json) -> Json:
     try:
         replies = ask(view.folder, parse_request(body))
     except NotListening as error:
-        raise UsageError(f"run {view.id} is no longer in progress") from error
+        raise UsageError(
+            f"run {view.id} is no longer in progress; start it again with: agentos resume {view.id}"
+        ) from error
     declined = [reply for reply in replies if isinstance(reply, events.RequestDeclined)]
     if refused := [reply for reply in declined if reply.exit_code]:
         raise UsageError(plain(refused[0].reason))
@@ -109,15 +113,18 @@ def _change_key(name: str, body: Json) -> Json:
 
 
 def parse_decision(item: str, body: Json) -> DecisionRequest:
+    """Check and convert the decision that was sent for an item. Raises UsageError."""
     number, action, text, draft = (body.get(name) for name in ("number", "action", "text", "draft"))
     project = body.get("project", "")
     if not isinstance(number, int) or isinstance(number, bool):
-        raise UsageError("invalid number: expected that of the gate, as GET /api/reviews/ITEM gives it")
+        raise UsageError("invalid number: expected the number of the gate, from GET /api/reviews/ITEM")
     if action not in list(ReviewAction):
         raise UsageError(f"invalid action: expected one of {', '.join(ReviewAction)}")
     if not isinstance(text, str | None) or not isinstance(draft, str | None) or not isinstance(project, str):
         raise UsageError("invalid text, draft or project: expected text")
     answers = body.get("answers")
     if answers is not None and not isinstance(answers, dict):
-        raise UsageError("invalid answers: expected an object with an answer for the id of each question")
+        raise UsageError(
+            "invalid answers: expected an object that maps the id of each question to its answer"
+        )
     return DecisionRequest(item, number, ReviewAction(str(action)), text or "", draft, project, answers)
