@@ -18,7 +18,7 @@ from agentos.core.protocol.results import Ending, Outcome, Usage
 from agentos.fleet import poller
 from agentos.fleet.active_items import ActiveItems, PreparedItem
 from agentos.fleet.poller import TemporalPoller
-from agentos.fleet.turns import DRAINED, FINISHED, Turn
+from agentos.fleet.turns import DRAINED, FINISHED, Turn, TurnResult
 from agentos.storage.postgres.fleet_items import LoadedTask
 
 TURN = Turn("shop", "LLD-1", 1, 1, 0, 2)
@@ -126,6 +126,21 @@ def test_a_cancellation_while_the_end_is_written_leaves_the_write_alone(tmp_path
         with pytest.raises(asyncio.CancelledError):
             await turn
         machine.writer.done.set_result(True)
+
+    asyncio.run(test())
+
+
+def test_a_drain_that_times_out_while_the_end_is_written_hands_the_item_over(tmp_path: Path) -> None:
+    """A cancelled turn without a result would count as a lost attempt, and no machine has died."""
+
+    async def test() -> None:
+        machine = Machine(tmp_path)
+        turn = await machine.start()
+        machine.active_items.is_draining = True
+        machine.end_process(Ending.INTERRUPTED)
+        await machine.until(lambda: machine.writer.states != [])
+        machine.temporal.cancel(ActivityCancellationDetails(worker_shutdown=True))
+        assert await turn == TurnResult(DRAINED)
 
     asyncio.run(test())
 

@@ -161,6 +161,11 @@ class TemporalPoller:
             return await self._run_item(turn)
         except _PostgresUnavailable:
             return TurnResult(DRAINED)
+        except asyncio.CancelledError:
+            # The drain timed out while this turn was reading or writing: without a result, Temporal would count an attempt.
+            if not self._active_items.is_draining or _is_cancel_requested():
+                raise
+            return TurnResult(DRAINED)
         finally:
             heartbeat.cancel()
 
@@ -191,7 +196,7 @@ class TemporalPoller:
             event = await asyncio.shield(ended)
             if not self._active_items.is_draining:
                 # After a missed heartbeat Temporal retries elsewhere: only a requested cancellation is an outcome.
-                if (details := activity.cancellation_details()) and details.cancel_requested:
+                if _is_cancel_requested():
                     await self._record(turn, claim, event)
                 raise
         finally:
@@ -242,6 +247,11 @@ class TemporalPoller:
 
 class _PostgresUnavailable(Exception):
     """Postgres is unreachable and the worker is draining, so it cannot wait any longer."""
+
+
+def _is_cancel_requested() -> bool:
+    details = activity.cancellation_details()
+    return details is not None and details.cancel_requested
 
 
 async def _heartbeat(interval: float) -> None:
