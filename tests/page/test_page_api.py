@@ -46,6 +46,9 @@ def test_an_item_shows_its_documents_calls_and_output(harness: RunHarness) -> No
     assert ">>> Executing: N1_design" in output["lines"]
     assert page.get(f"/api/runs/{run}/items/LLD-1/output?after={output['offset']}").json["lines"] == []
     assert page.get(f"/api/runs/{run}/items/LLD-1/documents/..%2F..%2Fissues%2F001-thing.md").status == 404
+    missing, wrong = page.get("/api/nope"), page.get("/api/preview")
+    assert (missing.status, missing.json["error"]) == (404, "no such address: /api/nope")
+    assert (wrong.status, wrong.json["error"]) == (405, "GET is not possible here")
 
 
 def test_a_stream_delivers_every_line_of_the_journal_and_resumes_where_it_broke(harness: RunHarness) -> None:
@@ -185,7 +188,10 @@ def test_after_a_kill_the_page_says_so_and_shows_the_command_that_resumes(harnes
         run.process.kill()
         run.process.wait()
         wait_until(lambda: page.get(f"/api/runs/{name}").json["run"]["state"] == "killed")
-    (text,) = page.get(f"/api/runs/{name}").json["run"]["next"]
+    (row,) = page.get("/api/runs").json["runs"]
+    killed = page.get(f"/api/runs/{name}").json["run"]
+    assert (row["running"], killed["running"]) == (0, 0)
+    (text,) = killed["next"]
     assert "It was killed. Resume with: " in text and text.endswith("lld-workflow --all)")
 
 

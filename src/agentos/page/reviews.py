@@ -158,17 +158,13 @@ class ReviewQueue:
         pending = waiting.pending
         if pending.state.decision is not None:
             taken = pending.state.decision.action.past_tense
-            raise DecidedMeanwhile(
-                f"{request.item} was already {taken} by somebody else; nothing was changed"
-            )
+            raise DecidedMeanwhile(f"{request.item} was already {taken}; nothing was changed")
         if pending.request.number != request.number:
             raise DecidedMeanwhile(f"{request.item} has a newer draft by now: read it, then decide")
         try:
             return _record(waiting.context, pending, request)
         except NothingMatches as error:
-            raise DecidedMeanwhile(
-                f"{request.item} was decided on by somebody else in the meantime"
-            ) from error
+            raise DecidedMeanwhile(f"{request.item} was decided on in the meantime") from error
 
     def _show(self, waiting: WaitingItem) -> Json:
         context, pending = waiting.context, waiting.pending

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
@@ -251,4 +252,15 @@ def build_app(page: PageApp, hosts: HostCheck) -> ASGIApp:
         *(Route(path, translated(handler), methods=["POST"]) for path, handler in post.items()),
     ]
     login_page = page.login_html
-    return Guard(Starlette(routes=routes), page.sessions, hosts, page.cookie_name, lambda: login_page)
+    app = Starlette(routes=routes, exception_handlers={404: _no_route, 405: _no_route})
+    return Guard(app, page.sessions, hosts, page.cookie_name, lambda: login_page)
+
+
+async def _no_route(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    text = (
+        f"no such address: {request.url.path[:80]}"
+        if error.status_code == 404
+        else f"{request.method} is not possible here"
+    )
+    return JSONResponse({"error": text}, error.status_code, error.headers)

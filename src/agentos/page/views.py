@@ -61,7 +61,7 @@ def _run_row(views: RunViews, run: str) -> Json | None:
             **run_json(view.id, stats, view.record.alive),
             "state": run_state(view),
             "folder": shown_path(started.project if started else ""),
-            "running": len(stats.running),
+            "running": len(stats.running) if view.record.alive else 0,
             "seconds_left": left.seconds_left if view.record.alive else None,
             "tokens": stats.usage.tokens,
         }
@@ -124,7 +124,7 @@ def _summary(view: RunView) -> Json:
         "folder": shown_path(stats.started.project),
         "command": plain(stats.started.command),
         "offline": stats.started.offline,
-        "running": len(stats.running),
+        "running": len(stats.running) if record.alive else 0,
         "is_fleet": view.is_fleet,
         "limits": FLEET_LIMITS if view.is_fleet else {},
         "problem": plain(view.problem) or None,
