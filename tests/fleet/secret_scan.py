@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 from psycopg import sql
 
-from tests.fleet.servers import PostgresServer, TemporalServer
+from tests.fleet.servers import PostgresServer, TemporalServer, content_of
 
 
 def found_in_postgres(server: PostgresServer, url: str, text: str) -> list[str]:
@@ -18,7 +18,7 @@ def found_in_postgres(server: PostgresServer, url: str, text: str) -> list[str]:
 
 def found_in_temporal(server: TemporalServer, text: str) -> list[str]:
     files = sorted(server.file.parent.glob("temporal.db*"))
-    found = [path.name for path in files if text.encode() in path.read_bytes()]
+    found = [path.name for path in files if text.encode() in content_of(path)]
     return found + sorted({table for table, value in _sqlite_values(server) if text.encode() in value})
 
 

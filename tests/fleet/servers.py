@@ -37,6 +37,14 @@ def wait_for(is_ready: Callable[[], bool], what: str, timeout: float = START_TIM
         time.sleep(0.05)
 
 
+def content_of(file: Path) -> bytes:
+    """Empty if the server has deleted the file meanwhile, such as SQLite's journal."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
 def postgres_programs() -> Path:
     """The folder with initdb and postgres: Debian's, or the newest found."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda path: int(path.parts[4]))
@@ -121,7 +129,7 @@ class PostgresServer:
 
     def contents(self) -> bytes:
         """Everything in the server's files."""
-        return b"".join(path.read_bytes() for path in sorted(self._data.rglob("*")) if path.is_file())
+        return b"".join(content_of(path) for path in sorted(self._data.rglob("*")) if path.is_file())
 
     def _accepts(self) -> bool:
         done = subprocess.run(

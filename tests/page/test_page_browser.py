@@ -350,7 +350,7 @@ def test_the_timeline_follows_the_width_of_its_screen(browser: Browser, harness:
         picture = tab.page.locator(".timeline-canvas svg")
         picture.wait_for()
         tab.page.set_viewport_size({"width": 390, "height": 800})
-        tab.page.wait_for_function("document.querySelector('.timeline-canvas svg').clientWidth < 390")
+        wait_until(lambda: picture.evaluate("svg => svg.clientWidth") < 390)
         tab.check()
 
 
