@@ -162,7 +162,7 @@ def test_a_decision_that_temporal_did_not_hear_of_is_told_again_by_whoever_joins
     away = {"TEMPORAL_ADDRESS": f"127.0.0.1:{free_port()}"}
     decided = fleet.run("agentos", "review", "LLD-1", "--approve", "--fleet", variables=away)
     assert decided.returncode == 3, decided.stdout + decided.stderr
-    assert "the decision on LLD-1 is stored, but its workflow could not be told" in decided.stderr
+    assert "the decision on LLD-1 is stored, but its workflow could not be notified" in decided.stderr
     joined = fleet.run("lld-workflow", "1", "--fleet")
     assert joined.returncode == 0 and "N3_review" in joined.stdout, joined.stdout + joined.stderr
 

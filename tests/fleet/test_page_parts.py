@@ -103,7 +103,7 @@ def test_while_temporal_is_silent_everybody_else_is_served(
     submit(database, "shop", state)
     monkeypatch.setenv("TEMPORAL_ADDRESS", f"127.0.0.1:{free_port()}")
     for waiting in parts.reviews.waiting(with_documents=False):
-        assert "could not be told" in parts.reviews.notify_run(waiting)
+        assert "could not be notified" in parts.reviews.notify_run(waiting)
     with silent_temporal(monkeypatch) as temporal:
         asking = threading.Thread(target=request_, args=(parts,), daemon=True)
         asking.start()

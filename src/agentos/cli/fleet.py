@@ -1,4 +1,4 @@
-"""`agentos fleet`: prepares Postgres for a fleet and says what is missing. Also what all fleet commands share."""
+"""`agentos fleet init`: creates the tables in Postgres and checks Temporal. Also the helpers of all fleet commands."""
 
 import contextlib
 import importlib.util
@@ -12,14 +12,16 @@ if TYPE_CHECKING:
     from agentos.storage.item_store import ProjectItems
     from agentos.storage.postgres.fleet_items import FleetDatabase
 
-MODULES = {"temporalio": "temporalio", "psycopg": "psycopg", "langgraph.checkpoint.postgres": "langgraph"}
+_REQUIRED = {"temporalio": "temporalio", "psycopg": "psycopg", "langgraph.checkpoint.postgres": "langgraph"}
+"""Each module that a fleet needs, and its top-level package."""
 
 
 def require_fleet() -> None:
-    """Raises PreflightError if the extra is not installed."""
+    """Raises PreflightError if the extra `fleet` is not installed."""
     from agentos.core.errors import PreflightError
 
-    for module, package in MODULES.items():
+    for module, package in _REQUIRED.items():
+        # find_spec raises an error for a submodule of a package that is missing.
         found = importlib.util.find_spec(package) and importlib.util.find_spec(module)
         if not found:
             raise PreflightError(
@@ -29,7 +31,7 @@ def require_fleet() -> None:
 
 @contextlib.contextmanager
 def open_fleet(settings: "Settings") -> "Iterator[FleetDatabase]":
-    """The fleet's database, for this project. Raises PreflightError if it cannot be used."""
+    """The fleet's database, limited to this project. Raises PreflightError if it cannot be used."""
     require_fleet()
     from agentos.config.settings import fleet_access
     from agentos.fleet.submit import fleet_project
@@ -45,7 +47,8 @@ def open_fleet(settings: "Settings") -> "Iterator[FleetDatabase]":
 
 @contextlib.contextmanager
 def fleet_reviews(settings: "Settings") -> "Iterator[ProjectItems]":
-    """The fleet's items that wait for a person. On exit, however it happens, decided items are signalled to continue."""
+    """The fleet's items that wait for a person. On any exit, also by an exception, the workflows of the items decided by
+    then are notified, so that they continue."""
     import tempfile
     from pathlib import Path
 
@@ -55,55 +58,54 @@ def fleet_reviews(settings: "Settings") -> "Iterator[ProjectItems]":
         items = PostgresItems(database, settings.fleet.project, Path(scratch) / "documents")
         try:
             yield items
-        except BaseException:  # Ctrl-C at the third item: the first two are decided
+        except BaseException:  # for example Ctrl-C at the third item, after two decisions
             try:
-                _announce(items.decided())
+                _notify(items.decided())
             except Exception as error:
                 click.echo(str(error), err=True)
             raise
-        _announce(items.decided())
+        _notify(items.decided())
 
 
-def _announce(decided: list[str]) -> None:
+def _notify(decided: list[str]) -> None:
     import asyncio
 
-    from agentos.fleet.decisions import announce
+    from agentos.fleet.decisions import notify_workflows
 
     if decided:
-        asyncio.run(announce(decided))
+        asyncio.run(notify_workflows(decided))
 
 
 def _init() -> int:
     """Create the tables in Postgres, or migrate them, and check Temporal. Safe to repeat."""
     require_fleet()
     import asyncio
-    import contextlib
 
     from agentos.config.settings import fleet_access
     from agentos.fleet.temporal import connect_temporal
-    from agentos.storage.postgres.connecting import connect, place_of
+    from agentos.storage.postgres.connecting import address_text, connect
     from agentos.storage.postgres.schema import create_tables
 
     access = fleet_access()
     with contextlib.closing(connect(access.postgres)) as connection:
         has_changed = create_tables(connection)
     click.echo(
-        f"{place_of(access.postgres)}: tables {'created or migrated' if has_changed else 'are up to date'}"
+        f"{address_text(access.postgres)}: tables {'created or migrated' if has_changed else 'are up to date'}"
     )
     client = asyncio.run(connect_temporal())
     click.echo(
         f"Temporal at {client.service_client.config.target_host}, namespace {client.namespace}: reachable"
     )
     click.echo(
-        "Next, where the keys are: agentos gateway --listen HOST:PORT --tls-cert FILE --tls-key FILE, and agentos gateway token "
-        "worker-1. On each machine: agentos worker --parallel 3. Then, in a project: lld-workflow --all --fleet"
+        "Next, on the machine that has the keys: agentos gateway --listen HOST:PORT --tls-cert FILE --tls-key FILE, and "
+        "agentos gateway token worker-1. On each worker machine: agentos worker --parallel 3. Then, in a project: lld-workflow --all --fleet"
     )
     return 0
 
 
 command = click.Group(
     "fleet",
-    help="Prepare a fleet: many machines, Temporal and Postgres.",
+    help="Prepare a fleet: several machines that share work through Temporal and Postgres.",
     commands=[
         click.Command(
             "init",

@@ -11,7 +11,7 @@ from agentos.fleet.item_workflow import DECIDED
 from agentos.fleet.temporal import connect_temporal
 
 
-async def announce(threads: Iterable[str]) -> None:
+async def notify_workflows(threads: Iterable[str]) -> None:
     """Signal all of these workflows. Raises PreflightError naming those that could not be reached, with the reason."""
     waiting = list(threads)
     try:
@@ -21,7 +21,7 @@ async def announce(threads: Iterable[str]) -> None:
     if missed:
         raise PreflightError(
             f"the decision on {', '.join(thread.partition('/')[2] for thread in missed)} is stored, but its workflow could "
-            f"not be told ({next(iter(missed.values()))}). Tell it again with: agentos review --fleet"
+            f"not be notified ({next(iter(missed.values()))}). To notify it again, run: agentos review --fleet"
         )
 
 

@@ -10,7 +10,7 @@ from agentos.core.errors import PreflightError
 from agentos.fleet.gateway_access import gateway_credentials
 from agentos.fleet.temporal import connect_temporal
 from agentos.outputs.format import count
-from agentos.storage.postgres.connecting import connect, has_none_free, place_of
+from agentos.storage.postgres.connecting import address_text, connect, has_none_free
 from agentos.storage.postgres.connection_limits import OWN, ConnectionLimits, connection_limits
 from agentos.storage.postgres.schema import check_tables
 
@@ -50,7 +50,7 @@ def check_fleet(settings: Settings, access: FleetAccess) -> Iterator[FleetCheck]
 
 
 def _check_postgres(access: FleetAccess) -> Iterator[FleetCheck]:
-    place = place_of(access.postgres)
+    place = address_text(access.postgres)
     try:
         connection = connect(access.postgres)
     except PreflightError as error:

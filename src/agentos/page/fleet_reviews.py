@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agentos.core.errors import AgentosError
-from agentos.fleet.decisions import announce
+from agentos.fleet.decisions import notify_workflows
 from agentos.fleet.submission_journal import SharedReader
 from agentos.page.reviews import WaitingItem
 from agentos.review.queue import PendingReview, ReviewContext, pending_reviews
@@ -62,7 +62,7 @@ class FleetReviews:
     def notify_run(self, waiting: WaitingItem) -> str:
         """Signal the item's workflow, which would not continue otherwise. Repeated until Temporal has received it."""
         try:
-            asyncio.run(announce([waiting.pending.key]))
+            asyncio.run(notify_workflows([waiting.pending.key]))
         except AgentosError as error:
             self._unnotified.add(waiting.pending.key)
             return f"{error}. This page also retries it"
@@ -72,7 +72,7 @@ class FleetReviews:
         """Runs in a separate thread, because Temporal may be slow and the page must not wait for it."""
         for key in list(self._unnotified):
             try:
-                asyncio.run(announce([key]))
+                asyncio.run(notify_workflows([key]))
             except AgentosError:
                 return
             self._unnotified.discard(key)

@@ -18,7 +18,13 @@ from agentos.core.planning.worker_task import FleetTask, WorkerTask
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.storage.item_store import Claim, IsRedo, Tidy
-from agentos.storage.postgres.connecting import connect_async, is_away, is_outranked, place_of, refusal_text
+from agentos.storage.postgres.connecting import (
+    address_text,
+    connect_async,
+    is_away,
+    is_outranked,
+    refusal_text,
+)
 from agentos.storage.postgres.documents import ScratchDocuments
 from agentos.storage.task_writes import whole_output
 
@@ -32,7 +38,7 @@ class PostgresItemStore:
         self._scratch = ScratchDocuments(Path(task.project))
         self.documents: Documents = self._scratch
         self.thread_id = access.thread_id
-        self.place = place_of(access.conninfo)
+        self.place = address_text(access.conninfo)
         self._item = task.item
         self._access = access
         self._by = (
@@ -165,7 +171,7 @@ class PostgresItemStore:
                 connection = await connect_async(self._access.conninfo)
             except OperationalError as error:
                 reason = refusal_text(error)  # for example because no connection is free
-                self.place = place_of(self._access.conninfo) + (f" ({reason})" if reason else "")
+                self.place = address_text(self._access.conninfo) + (f" ({reason})" if reason else "")
                 raise
             claim = "{" + ",".join(map(str, self._access.claim)) + "}"
             await connection.execute("SELECT set_config('agentos.claim', %s, false)", (claim,))

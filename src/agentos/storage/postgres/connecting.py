@@ -132,7 +132,7 @@ def is_outranked(error: BaseException) -> bool:
     return isinstance(error, psycopg.Error) and error.sqlstate == OUTRANKED
 
 
-def place_of(conninfo: Secret) -> str:
+def address_text(conninfo: Secret) -> str:
     """The address of Postgres for messages, without a password."""
     try:
         given = conninfo_to_dict(conninfo.reveal())

@@ -7,7 +7,7 @@ from psycopg.rows import DictRow
 
 from agentos.core.errors import PreflightError
 from agentos.core.text.secrets import Secret
-from agentos.storage.postgres.connecting import connect, has_none_free, place_of, reconnect, refusal_text
+from agentos.storage.postgres.connecting import address_text, connect, has_none_free, reconnect, refusal_text
 
 RETRY_INTERVAL = 1.0  # seconds
 
@@ -58,5 +58,5 @@ class LastingConnection:
     def _say_once(self, reason: str) -> None:
         if not self._is_waiting:
             self._is_waiting = True
-            place = place_of(self._conninfo)
+            place = address_text(self._conninfo)
             self._say(f"{place} gives this worker no connection ({reason}). Waiting for one...")
