@@ -341,6 +341,21 @@ def test_items_that_another_run_took_are_skipped_and_never_started() -> None:
     assert harness.run.next_items(harness.now) == ["LLD-4"] and harness.run.exit_code() == 0
 
 
+def test_an_item_that_failed_in_another_run_is_not_started_unless_a_person_asks() -> None:
+    harness = Harness(2, Limits(parallel=1, retries=0))
+    failed_there = Outcome(Ending.FAILED_IN_OTHER_RUN, error="it failed in run B")
+    harness.run.skip_taken([TakenItem("LLD-2", failed_there)])
+    harness.handle(events.RetryRequested("LLD-2"))
+    harness.report("LLD-1", APPROVED)
+    assert harness.started() == ["LLD-1", "LLD-2"]
+    harness.report("LLD-2", APPROVED)
+    assert harness.run.exit_code() == 0
+    left = Harness(2, Limits(parallel=1, retries=0))
+    left.run.skip_taken([TakenItem("LLD-2", failed_there)])
+    left.report("LLD-1", APPROVED)
+    assert left.started() == ["LLD-1"] and left.run.exit_code() == 1
+
+
 def test_a_run_that_stops_tells_items_of_other_runs_from_those_that_nobody_started() -> None:
     harness = Harness(4, Limits(parallel=1, retries=0))
     held = Outcome(Ending.HELD_BY_OTHER_RUN, error="another run is working on it")

@@ -17,6 +17,7 @@ RESULTS = {
     "parked",
     "held_by_another_run",
     "finished_by_another_run",
+    "failed_in_another_run",
 }
 
 

@@ -64,6 +64,31 @@ def test_a_run_counts_its_own_work_and_starts_nothing_that_another_has_finished(
 
 
 @pytest.mark.slow
+def test_a_fresh_run_redoes_nothing_that_another_has_ended_since_it_began(harness: RunHarness) -> None:
+    harness.issues(1, 2, 3)
+    server = harness.server()
+    assert harness.run("--all").code == 0
+    harness.issue(4).write_text("")
+    with server.frozen():
+        first = harness.start("1-4", "--fresh")
+        wait_until(lambda: harness.events("lease_granted"))
+        first.signal(signal.SIGSTOP)
+    run = harness.runs()[-1]
+    other = harness.run("2-4", "--fresh", "--parallel", 2)
+    first.signal(signal.SIGCONT)
+    own = first.wait()
+    assert (own.code, other.code) == (1, 1), own.out + other.out
+    assert [event["item"] for event in harness.events("item_started", run)] == ["LLD-1"]
+    assert len(server.calls()) == 6 + 6, "each issue is redone once"
+    assert "Skipped: another run finished it (approved)" in own.lines_of("LLD-2")
+    (skipped,) = own.lines_of("LLD-4")
+    assert re.fullmatch(r"Skipped: it failed in run \S+: Invalid spec format", skipped)
+    assert "  Other runs: 2 finished (LLD-2, LLD-3), 1 failed (LLD-4)" in own.lines_of("COORDINATOR")
+    again = harness.run("--failed", "--dry-run")
+    assert "LLD-4" in again.out and "LLD-3" not in again.out
+
+
+@pytest.mark.slow
 def test_a_stopped_run_does_not_call_items_that_another_run_finished_not_started(
     harness: RunHarness,
 ) -> None:
@@ -106,6 +131,25 @@ def test_a_program_that_another_run_finished_is_not_started_again(harness: RunHa
     lines = own.lines_of("COORDINATOR")
     assert "  Succeeded: 1" in lines and any(line.startswith("  Other runs: 23 finished (") for line in lines)
     assert "  Succeeded: 23" in other.lines_of("COORDINATOR")
+
+
+def test_a_program_that_failed_in_another_run_is_left_to_it(harness: RunHarness) -> None:
+    gate = harness.project / "gate"
+    script = 'test "$0" = 1 || exit 3; until test -e gate; do sleep 0.05; done'
+    program = ("exec", "1", "2", "3", "--", "sh", "-c", script, "{item}")
+    first = harness.start(*program, program="agentos")
+    wait_until(lambda: list(harness.home.glob("**/task-*.holder")))
+    (run,) = harness.runs()
+    other = harness.run(*program, program="agentos")
+    gate.touch()
+    own = first.wait()
+    assert (own.code, other.code) == (1, 1), own.out + other.out
+    assert len(harness.events("item_started", run)) == 1
+    lines = own.lines_of("COORDINATOR")
+    assert {"  Succeeded: 1", "  Failed: 0", "  Other runs: 2 failed (2, 3)"} <= {*lines}
+    assert lines[-1].startswith("Retry the failed items: agentos exec 1 2 3 --failed -- ")
+    (row,) = [row for row in harness.run("runs", program="agentos").lines if run.name in row.split()]
+    assert "2 failed in other runs" in row
 
 
 @pytest.mark.slow

@@ -87,6 +87,7 @@ def _outcomes(stats: "RunStats") -> str:
         "interrupted": [row for row in stopped if row.attempts],
         "not started": [row for row in stopped if not row.attempts],
         "finished by other runs": stats.with_ending(Ending.FINISHED_BY_OTHER_RUN),
+        "failed in other runs": stats.with_ending(Ending.FAILED_IN_OTHER_RUN),
         "held by other runs": stats.with_ending(Ending.HELD_BY_OTHER_RUN),
     }
     if len(always.get("need revision", ())) == 1:

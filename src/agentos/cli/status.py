@@ -84,7 +84,7 @@ def _item_list(stats: "RunStats", alive: bool, failed: bool, verbose: bool) -> "
     from agentos.outputs.item_list import ItemList, item_list
 
     if failed:
-        return ItemList((), tuple(stats.with_ending(Ending.FAILED)))
+        return ItemList((), tuple(stats.with_ending(Ending.FAILED, Ending.FAILED_IN_OTHER_RUN)))
     rows = tuple(stats.rows.values())
     return ItemList((), rows) if verbose else item_list(rows, alive=alive)
 

@@ -33,7 +33,7 @@ from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.events import KeysFewerThanWorkers
 from agentos.core.protocol.ports import Engine
-from agentos.core.protocol.results import Ending, Outcome, TakenItem
+from agentos.core.protocol.results import Outcome, TakenItem
 from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
@@ -56,7 +56,8 @@ from agentos.run.signals import Signals
 from agentos.storage.credentials.reader import CredentialSource, no_key
 from agentos.storage.files import private_file
 from agentos.storage.home import Home
-from agentos.storage.locks import ItemLocks, held_outcome
+from agentos.storage.locks import Holder, ItemLocks, finished_outcome, held_outcome
+from agentos.storage.other_runs import OtherRuns
 from agentos.storage.peer_log import FilePeerLog, NoPeers
 from agentos.storage.peer_log_views import other_version_warning
 from agentos.storage.runs import (
@@ -190,6 +191,7 @@ class ExecRunBuilder:
         self._items: dict[str, Item] = {}
         self._changed: set[str] = set()
         self._run_id = ""
+        self._other_runs = OtherRuns(self._home.runs, began=time.time())
         self._gateway: GatewayChild | None = None
         self._agent_variables: dict[str, str] = {}
         self._workspace: WorkspaceSpec | None = None
@@ -220,6 +222,7 @@ class ExecRunBuilder:
             signals.check()
             session = RunSession(self._home, self._origin, self._redact, signals, stack)
             self._run_id = session.run_id
+            self._other_runs.own_run = self._run_id
             session.add_listener(self._open_joblog(session.folder / JOBLOG))
             session.listeners.extend(joblogs)
             scheduler = Scheduler(plan.ids, Pool(()), self._limits(), random.random, host_clock())
@@ -317,7 +320,7 @@ class ExecRunBuilder:
             variables=tuple(Variable(name, Secret(value)) for name, value in variables.items()),
             retry_codes=request.retry_codes,
             retry_any=request.retry_any,
-            redo=command.attempt == 1 and (request.selection.fresh or item.id in self._changed),
+            redo=command.attempt == 1 and self._is_redone(item, self._holder(item)),
             workspace=self._workspace,
             sandbox=self._sandbox() if request.sandbox else None,
         )
@@ -348,20 +351,29 @@ class ExecRunBuilder:
         return replace(item, source=str(source))
 
     def _taken_items(self, items: list[str]) -> list[TakenItem]:
-        """Those of these items that another run holds or has finished."""
+        """Those of these items that another run holds or has ended."""
         found = ((item, self._outcome_of_other_run(self._items[item])) for item in items)
         return [TakenItem(item, outcome) for item, outcome in found if outcome]
 
     def _outcome_of_other_run(self, item: Item) -> Outcome | None:
-        locks, name = ItemLocks.inside(self._records), record_name(item.source)
-        holder = locks.holder(name)
-        if locks.is_held(name):
+        holder = self._holder(item)
+        if ItemLocks.inside(self._records).is_held(record_name(item.source)):
             return held_outcome(holder)
-        is_redone = self._request.selection.fresh or item.id in self._changed
-        is_ours = holder is None or holder.run == self._run_id or is_redone
-        if is_ours or not DoneMarkers(self._records).is_done(item):
+        if holder is None or holder.run == self._run_id:
             return None
-        return Outcome(Ending.FINISHED_BY_OTHER_RUN, error="another run finished it")
+        if outcome := self._other_runs.outcome(item.id, holder):
+            return outcome
+        if self._is_redone(item, holder) or not DoneMarkers(self._records).is_done(item):
+            return None
+        return finished_outcome()
+
+    def _holder(self, item: Item) -> Holder | None:
+        return ItemLocks.inside(self._records).holder(record_name(item.source))
+
+    def _is_redone(self, item: Item, holder: Holder | None) -> bool:
+        """Whether the item is to be run although it was done, which no other run has redone meanwhile."""
+        is_wanted = self._request.selection.fresh or item.id in self._changed
+        return is_wanted and not self._other_runs.have_worked_on(item.id, holder)
 
     def _open_joblog(self, path: Path) -> JobLog:
         commands = {

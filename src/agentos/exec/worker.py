@@ -29,7 +29,7 @@ from agentos.exec.workspaces import open_workspaces
 from agentos.platform_support import platform
 from agentos.regular_files import open_regular, read_regular
 from agentos.storage.files import Folder, private_folder
-from agentos.storage.locks import Holder, ItemLocks, LockFile
+from agentos.storage.locks import Holder, ItemLocks, LockFile, finished_outcome
 
 MARKER_SUFFIX = ".done"
 SIGNAL_STATUS = 128  # added to the signal that ended a program, as in a shell; bubblewrap reports it so
@@ -73,7 +73,7 @@ async def run_program(task: ExecTask, channel: Channel) -> Outcome:
         elif markers.is_done(task.item):
             if previous and previous.run == task.run:
                 return Outcome(Ending.FINISHED, earlier_attempt=True)
-            return Outcome(Ending.FINISHED_BY_OTHER_RUN, error="another run finished it")
+            return finished_outcome()
         return await _run_locked(task, channel, markers, lock)
     finally:
         lock.release()

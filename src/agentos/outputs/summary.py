@@ -43,7 +43,7 @@ def ending_lines(event: events.ItemEnded, path: str = "") -> list[str]:
             ]
         case Ending.FINISHED:
             return [_finished(outcome, event.seconds, path)]
-        case Ending.HELD_BY_OTHER_RUN:
+        case Ending.HELD_BY_OTHER_RUN | Ending.FAILED_IN_OTHER_RUN:
             return [f"Skipped: {outcome.error}"]
         case Ending.FINISHED_BY_OTHER_RUN:
             return [f"Skipped: {outcome.error}" + (f" ({outcome.verdict})" if outcome.verdict else "")]
@@ -130,7 +130,7 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
             *not_redone(stats),
             f"Everything is saved. Resume with: {command}",
         ]
-    failed = stats.with_ending(Ending.FAILED)
+    failed = stats.with_ending(Ending.FAILED) or stats.with_ending(Ending.FAILED_IN_OTHER_RUN)
     if failed:
         retry = retry_command(stats.started, here) if stats.started else ""
         return [f"See why: agentos logs {failed[0].item}", f"Retry the failed items: {retry}"]
@@ -306,6 +306,7 @@ def _other_runs(stats: RunStats) -> list[str]:
     """What other runs did with this run's items; the lines above count only what this run did itself."""
     groups = {
         "finished": stats.with_ending(Ending.FINISHED_BY_OTHER_RUN),
+        "failed": stats.with_ending(Ending.FAILED_IN_OTHER_RUN),
         "in progress": stats.with_ending(Ending.HELD_BY_OTHER_RUN),
     }
     parts = [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]

@@ -204,7 +204,7 @@ def item_json(record: RunRecord, row: ItemStats) -> Json:
         "keys": [record.stats.held[lease] for lease in row.leases if lease in record.stats.held],
         "error": plain(row.outcome.error) if row.outcome and row.outcome.error else None,
         "result": plain(row.outcome.result) if row.outcome and row.outcome.result else None,
-        "retryable": bool(row.outcome and row.outcome.ending is Ending.FAILED),
+        "retryable": bool(row.outcome and row.outcome.ending in (Ending.FAILED, Ending.FAILED_IN_OTHER_RUN)),
     }
 
 

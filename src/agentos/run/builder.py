@@ -19,7 +19,7 @@ from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.ports import Engine
-from agentos.core.protocol.results import Ending, Outcome, TakenItem
+from agentos.core.protocol.results import Outcome, TakenItem
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
@@ -42,7 +42,8 @@ from agentos.storage.credentials.reader import CredentialWatch, no_key
 from agentos.storage.file_items import FileItems, FileItemStore, verdict_of
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home
-from agentos.storage.locks import ItemLocks, held_outcome
+from agentos.storage.locks import Holder, ItemLocks, finished_outcome, held_outcome
+from agentos.storage.other_runs import OtherRuns
 from agentos.storage.peer_log import FilePeerLog, NoPeers
 from agentos.storage.peer_log_views import other_version_warning
 from agentos.storage.project_access import check_access
@@ -95,6 +96,7 @@ class RunBuilder:
         self._roles: tuple[RoleModel, ...] = ()
         self._code: PreparedCode | None = None
         self._run_id = ""
+        self._other_runs = OtherRuns(self._home.runs, began=time.time())
 
     def run(self, signals: Signals) -> int:
         """Run to the end and return the exit code; before the first worker starts, a signal ends it cleanly."""
@@ -184,7 +186,7 @@ class RunBuilder:
         self._origin.echo(f"[COORDINATOR] {text}")
 
     def _taken_items(self, items: list[str]) -> list[TakenItem]:
-        """Those of these items that another run holds or has finished, according to locks and documents."""
+        """Those of these items that another run holds or has ended, according to locks, journals and documents."""
         project = self._settings.project
         locks = [ItemLocks(project), ItemLocks.inside(self._home.locks(project))]
         found = ((item, self._outcome_of_other_run(self._items[item], locks)) for item in items)
@@ -196,7 +198,11 @@ class RunBuilder:
                 return held_outcome(folder.holder(item.id))
         holder, database = locks[0].holder(item.id), self._database(item)
         # An item that only this run has touched is free. One with a checkpoint is left to its worker to resume or delete.
-        if holder is None or holder.run == self._run_id or item.id in self._redone or database.exists():
+        if holder is None or holder.run == self._run_id:
+            return None
+        if outcome := self._other_runs.outcome(item.id, holder):
+            return outcome
+        if self._is_redone(item, holder) or database.exists():
             return None
         try:
             if item.problems:
@@ -206,7 +212,11 @@ class RunBuilder:
             return None
         if verdict is None:
             return None
-        return Outcome(Ending.FINISHED_BY_OTHER_RUN, verdict, error="another run finished it")
+        return finished_outcome(verdict)
+
+    def _is_redone(self, item: Item, holder: Holder | None) -> bool:
+        """Whether the item is to be done although it has a verdict, which no other run has redone meanwhile."""
+        return item.id in self._redone and not self._other_runs.have_worked_on(item.id, holder)
 
     def _build_pool(self) -> Pool:
         source, server = self._prestarted.source, self._prestarted.server
@@ -261,6 +271,8 @@ class RunBuilder:
     def _worker_task(self, command: StartWorker) -> WorkerTask:
         item, settings, github = self._items[command.item], self._settings, self._github
         filed = github.filed_issue(item) if github else None
+        holder = ItemLocks(settings.project).holder(item.id)
+        is_fresh = self._request.selection.fresh and command.attempt == 1
         return WorkerTask(
             run=self._run_id,
             coordinator=os.getpid(),
@@ -272,8 +284,8 @@ class RunBuilder:
             max_iterations=settings.max_iterations,
             models=self._roles,
             call_timeouts=tuple(CallTimeout(*entry) for entry in settings.call_timeouts().items()),
-            fresh=self._request.selection.fresh and command.attempt == 1,
-            redo=item.id in self._redone,
+            fresh=is_fresh and not self._other_runs.have_worked_on(item.id, holder),
+            redo=self._is_redone(item, holder),
             gates=GATES[settings.review],
             text=github.texts.get(item.source) if github else None,
             github=github.access if github and filed else None,
@@ -293,6 +305,7 @@ class RunBuilder:
     def _open_session(self, signals: Signals, stack: contextlib.ExitStack) -> RunSession:
         session = RunSession(self._home, self._origin, self._redact, signals, stack)
         self._run_id = session.run_id
+        self._other_runs.own_run = self._run_id
         if path := self._settings.step_summary:
             from agentos.outputs.report.markdown import StepSummary
 

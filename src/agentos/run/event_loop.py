@@ -37,7 +37,7 @@ class ExternalInputs:
     decisions: takes the ids of the parked items, returns those that a person has decided on.
     requests: requests that arrived on the control socket.
     suspend: stops this process (Ctrl-Z) and returns when it is continued.
-    taken: takes the ids of the items about to start, returns those that another run holds or has finished.
+    taken: takes the ids of the items about to start, returns those that another run holds or has ended.
     background: checks on background processes of the run.
     membership: fleet items that were assigned to this worker or withdrawn from it.
     machine: what the machine can spare.

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from agentos.core.errors import PreflightError
 from agentos.core.planning.plan import is_safe_id
-from agentos.core.protocol.results import Ending, Outcome
+from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.platform_support import platform
 from agentos.regular_files import UnsafeFile, check_folder, open_regular, read_regular
 from agentos.storage.project_access import LOCKS, described, sharing_fix, user_name
@@ -258,6 +258,11 @@ def held_outcome(holder: Holder | None) -> Outcome:
     """The outcome of an item whose lock another run holds."""
     who = f" ({holder.text})" if holder else ""
     return Outcome(Ending.HELD_BY_OTHER_RUN, error=f"another run is working on it{who}")
+
+
+def finished_outcome(verdict: Verdict | None = None) -> Outcome:
+    """The outcome of an item that another run has finished."""
+    return Outcome(Ending.FINISHED_BY_OTHER_RUN, verdict, error="another run finished it")
 
 
 def try_flock(descriptor: int, operation: int) -> None:

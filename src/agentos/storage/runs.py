@@ -157,7 +157,7 @@ def failed_before(runs: Path, workflow: str, project: Path, *, required: bool = 
         with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
             record = json.loads(line)
             endings[str(record["item"])] = str(record["outcome"]["ending"])
-    return {item for item, ending in endings.items() if ending == Ending.FAILED}
+    return {item for item, ending in endings.items() if ending in (Ending.FAILED, Ending.FAILED_IN_OTHER_RUN)}
 
 
 def _newest(runs: Path, workflow: str, project: Path) -> Path | None:

@@ -22,6 +22,7 @@ class Ending(StrEnum):
     PARKED = "parked"
     HELD_BY_OTHER_RUN = "held by another run"
     FINISHED_BY_OTHER_RUN = "finished by another run"
+    FAILED_IN_OTHER_RUN = "failed in another run"
 
 
 class FinishReason(StrEnum):
@@ -97,7 +98,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class TakenItem:
-    """A queued item that another run holds or has finished, as found right before its worker would start."""
+    """A queued item that another run holds or has ended, as found right before its worker would start."""
 
     item: str
     outcome: Outcome

@@ -8,7 +8,8 @@ from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.quota.budget import add_costs
 
 RECENT_ITEMS = 200
-OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED, Ending.FINISHED_BY_OTHER_RUN)
+TAKEN = (Ending.HELD_BY_OTHER_RUN, Ending.FINISHED_BY_OTHER_RUN, Ending.FAILED_IN_OTHER_RUN)
+OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED, *TAKEN[1:])
 
 
 @dataclass(slots=True)
@@ -60,9 +61,8 @@ class ItemStats:
 
     @property
     def is_taken(self) -> bool:
-        """Whether another run holds or has finished the item."""
-        endings = (Ending.HELD_BY_OTHER_RUN, Ending.FINISHED_BY_OTHER_RUN)
-        return self.outcome is not None and self.outcome.ending in endings
+        """Whether another run holds the item or has ended it."""
+        return self.outcome is not None and self.outcome.ending in TAKEN
 
     @property
     def status(self) -> str:

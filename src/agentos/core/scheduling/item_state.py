@@ -10,6 +10,7 @@ CUT_MARGIN = 10.0  # seconds a worker may take to report that it has cut a call
 STALLED = "STALLED"
 QUIET_LEVELS = (("SLOW", 1), (STALLED, 4))  # level, multiple of the usual silence
 NEVER = float("inf")
+RETRYABLE = (Ending.FAILED, Ending.HELD_BY_OTHER_RUN, Ending.FAILED_IN_OTHER_RUN)
 
 
 class ItemState:
@@ -138,7 +139,7 @@ class ItemState:
 
     def try_again(self, now: float) -> bool:
         """Make a failed item ready to run with all its retries; return False if it did not fail."""
-        if self.ended is None or self.ended.ending not in (Ending.FAILED, Ending.HELD_BY_OTHER_RUN):
+        if self.ended is None or self.ended.ending not in RETRYABLE:
             return False
         self.ended, self.not_before, self._held_checks = None, now, 0
         self.attempt_offset = self.attempts

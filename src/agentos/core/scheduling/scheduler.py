@@ -179,7 +179,9 @@ class Scheduler:
             return self._shutdown.exit_code
         endings = self._queue.endings()
         # The run was not stopped, yet an item was interrupted: its worker hit an external limit, such as GitHub's.
-        return 75 if Ending.INTERRUPTED in endings else int(Ending.FAILED in endings)
+        if Ending.INTERRUPTED in endings:
+            return 75
+        return int(not endings.isdisjoint((Ending.FAILED, Ending.FAILED_IN_OTHER_RUN)))
 
     def parked(self) -> list[str]:
         """Items that wait for a person's decision."""

@@ -9,7 +9,7 @@ import { virtualTable } from "./table.js";
 const ROW_HEIGHT = 41; // pixels, as in the stylesheet
 const GROUPS = [
   ["all", "All", () => true], ["running", "Running", (row) => row.running], ["parked", "For you", (row) => row.state === "parked"],
-  ["failed", "Failed", (row) => row.state === "failed" || row.state === "killed"],
+  ["failed", "Failed", (row) => ["failed", "failed in another run", "killed"].includes(row.state)],
   ["waiting", "Waiting", (row) => row.state === "waiting" || row.state === "not started" || row.state === "interrupted"],
   ["done", "Done", (row) => ["approved", "needs revision", "finished", "finished by another run"].includes(row.state)],
 ];
