@@ -139,6 +139,18 @@ def test_a_file_with_the_number_of_an_approved_item_is_a_problem() -> None:
     assert plan(backlog=merge_duplicates(closed)).ids == ()
 
 
+def test_a_closed_item_runs_only_if_it_is_named_and_has_no_verdict() -> None:
+    closed = replace(candidate(45), is_closed=True)
+    approved = replace(closed, status=ItemStatus.APPROVED)
+    (entry,) = plan("45", backlog=[closed]).entries
+    assert entry.reason == "closed, but named" and plan(backlog=[closed, approved]).ids == ()
+    assert plan("45", backlog=[approved]).done == (approved,)
+    (redo,) = plan("45", backlog=[approved], fresh=True).entries
+    assert redo.redo
+    (revised,) = plan("45", backlog=[replace(closed, status=ItemStatus.UNCHANGED)]).entries
+    assert revised.redo and revised.reason == "needed revision before, closed, but named"
+
+
 def test_items_with_different_numbers_are_left_unchanged() -> None:
     assert merge_duplicates(BACKLOG) == BACKLOG
 

@@ -31,6 +31,8 @@ def discover(
     candidates = []
     for candidate in merge_duplicates(workflow.candidates(project)):
         item = candidate.item
+        if candidate.status is ItemStatus.CLOSED and not item.problems:
+            candidate = replace(candidate, status=workflow.status(project, item), is_closed=True)
         if (key := items.key(workflow.name, item.number)) in checkpoints:
             notes = items.notes(key)
             candidate = _with_checkpoint(candidate, notes)

@@ -96,6 +96,7 @@ class Candidate:
     waits: whether it is parked for a person; `decided` is that person's decision.
     twins: other files that claim its number.
     problems: why it will fail.
+    is_closed: it runs only if it is named; `status` is then that of its document.
     """
 
     item: Item
@@ -107,6 +108,7 @@ class Candidate:
     held_by: str | None = None
     twins: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    is_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +186,8 @@ def _entry(candidate: Candidate, selection: Selection) -> PlanEntry:
 
 
 def _pending(candidate: Candidate, selection: Selection) -> bool:
+    if candidate.is_closed:
+        return False
     if candidate.status is ItemStatus.UNCHANGED:
         return selection.fresh or candidate.node not in (None, FINISHED)
     return candidate.status in (ItemStatus.PENDING, ItemStatus.CHANGED, ItemStatus.OUTDATED)
@@ -266,7 +270,7 @@ def _reason(candidate: Candidate, selection: Selection) -> str:
         reasons.append("needed revision before" if selection.words else "changed since it needed revision")
     if candidate.status is ItemStatus.OUTDATED:
         reasons.append(candidate.status.value)
-    if candidate.status is ItemStatus.CLOSED:
+    if candidate.is_closed or candidate.status is ItemStatus.CLOSED:
         reasons.append("closed, but named")
     return ", ".join(reasons) or "new"
 
