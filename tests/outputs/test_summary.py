@@ -5,7 +5,14 @@ import pytest
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.run_state.run_stats import RunStats
-from agentos.outputs.summary import as_json, ending_lines, not_redone, overhead_text, summary_lines
+from agentos.outputs.summary import (
+    as_json,
+    continue_command,
+    ending_lines,
+    not_redone,
+    overhead_text,
+    summary_lines,
+)
 
 
 def stopped(*before: events.Event) -> RunStats:
@@ -57,6 +64,27 @@ def test_what_fresh_did_not_come_to_is_named_also_after_a_kill() -> None:
     for item in items:
         stats.handle(events.ItemEnded(item, Outcome(Ending.INTERRUPTED), 0.0, Usage(), item < "LLD-3"), 1.0)
     assert not_redone(stats) == left
+
+
+def test_the_command_after_an_interrupted_redo_also_redoes_what_it_did_not_come_to() -> None:
+    command = "lld-workflow -j 2 1-3 --fresh 'issues/007-a b.md' --offline"
+    stats = RunStats()
+    items = ("LLD-1", "LLD-2", "LLD-3", "LLD-7")
+    started = events.RunStarted(
+        "r", "lld", "/p", items, 2, ("key-1",), command, redone=items, selecting_words=(3, 5)
+    )
+    stats.handle(started, 0.0)
+    redo = "lld-workflow -j 2 {} --fresh --offline".format
+    assert continue_command(stats, None) == redo("1-3 7")
+    stats.handle(events.NodeStarted("LLD-2", "N1_design", 1), 1.0)
+    resume = "lld-workflow -j 2 1-3 'issues/007-a b.md' --offline"
+    assert continue_command(stats, None) == f"{resume}; {redo('1 3 7')}"
+    for item in items:
+        outcome = (
+            Outcome(Ending.FINISHED, Verdict.APPROVED) if item == "LLD-2" else Outcome(Ending.INTERRUPTED)
+        )
+        stats.handle(events.ItemEnded(item, outcome, 0.0, Usage(), item == "LLD-2"), 2.0)
+    assert continue_command(stats, None) == redo("1 3 7"), "the rest is done"
 
 
 def test_cut_answers_are_counted_with_their_tokens() -> None:

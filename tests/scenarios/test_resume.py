@@ -165,7 +165,8 @@ def test_an_interrupted_redo_of_approved_items_resumes_without_fresh(
     if ending is signal.SIGINT:
         *_, left, last = done.lines_of("COORDINATOR")
         assert left == "Not redone: LLD-4; redo it with --fresh 4"
-        assert last == "Everything is saved. Resume with: lld-workflow 2-4 --parallel 2"
+        resume = "lld-workflow 2-4 --parallel 2; lld-workflow 4 --fresh --parallel 2"
+        assert last == f"Everything is saved. Resume with: {resume}"
     status = harness.run("status", program="agentos").lines
     assert status[-2] == "Not redone: LLD-4; redo it with --fresh 4", status
     assert "  LLD-4  not started" in status
@@ -183,6 +184,22 @@ def test_an_interrupted_redo_of_approved_items_resumes_without_fresh(
     assert harness.document(2).stat().st_mtime > harness.document(4).stat().st_mtime
     assert harness.databases() == [] and not list((harness.project / "docs/lineage/active").iterdir())
     assert "already approved" in harness.run("2").out
+
+
+@pytest.mark.slow
+def test_resume_also_redoes_what_an_interrupted_redo_did_not_come_to(harness: RunHarness) -> None:
+    harness.issues(2, 3)
+    server = harness.server()
+    assert harness.run("--all").code == 0
+    with server.frozen():
+        running = harness.start("-j", "1", "2-3", "--fresh")
+        wait_until(lambda: harness.events("lease_granted"))
+        running.signal(signal.SIGINT)
+        last = running.wait().lines[-1]
+    assert last.endswith("Resume with: lld-workflow -j 1 2-3; lld-workflow -j 1 3 --fresh")
+    again = harness.run("resume", program="agentos")
+    assert again.code == 0 and again.lines_of("LLD-2").count(">>> Executing: N4_finalize") == 1
+    assert again.lines_of("LLD-3").count(">>> Executing: N4_finalize") == 1
 
 
 @pytest.mark.slow

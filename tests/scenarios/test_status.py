@@ -97,6 +97,24 @@ def test_the_list_of_runs_counts_programs_as_done_or_failed(harness: RunHarness)
     assert "1 item: 0 done, 1 failed  " in row, row
 
 
+def test_status_names_the_other_runs_in_progress(harness: RunHarness) -> None:
+    gate = harness.project / "gate"
+    running = []
+    for item in ("a", "b"):
+        program = ("sh", "-c", "until test -e gate; do sleep 0.05; done", "{item}")
+        running.append(harness.start("exec", item, "--", *program, program="agentos"))
+        wait_until(lambda: len(harness.runs()) == len(running) and harness.events("worker_started"))
+    older, newer = (run.name for run in harness.runs())
+    shown = harness.run("status", program="agentos")
+    assert shown.lines[0].startswith(f"Run {newer} ")
+    (other,) = [line for line in shown.lines if line.startswith("Also in progress: ")]
+    assert older in other and str(harness.project) in other and other.endswith(f"agentos status {older}")
+    assert "Also in progress" not in harness.run("status", older, program="agentos").out
+    gate.touch()
+    assert [each.wait().code for each in running] == [0, 0]
+    assert "Also in progress" not in harness.run("status", program="agentos").out
+
+
 def test_of_many_items_the_good_ones_are_counted_and_the_failures_come_last(harness: RunHarness) -> None:
     names = [f"file-{number}" for number in range(1, 23)]
     ran = harness.run(

@@ -113,14 +113,15 @@ def describe_end(run: Path) -> str:
     """How a run that is no longer in progress ended, and what to type next."""
     from agentos.config.settings import current_folder
     from agentos.core.protocol.results import Ending
-    from agentos.outputs.resume_command import resume_command, retry_command, review_command
+    from agentos.outputs.resume_command import retry_command, review_command
+    from agentos.outputs.summary import continue_command
     from agentos.storage.runs import load_run_stats
 
     stats, here = load_run_stats(run), current_folder()
     if stats.started is None:
         return "it never started. List other runs with: agentos runs"
     if stats.ended is None:
-        return f"it was killed. Resume with: {resume_command(stats.started, here)}"
+        return f"it was killed. Resume with: {continue_command(stats, here)}"
     code = stats.ended.exit_code
     if parked := [row.item for row in stats.with_ending(Ending.PARKED)]:
         verb = "is" if len(parked) == 1 else "are"
@@ -128,7 +129,7 @@ def describe_end(run: Path) -> str:
         return f"{', '.join(parked)} {verb} waiting for a person. Decide with: {command}"
     if not code:
         return f"{completion_text(stats)}. See it with: agentos status"
-    command = (retry_command if code == 1 else resume_command)(stats.started, here)
+    command = retry_command(stats.started, here) if code == 1 else continue_command(stats, here)
     return f"it ended with exit code {code}. Resume with: {command}"
 
 

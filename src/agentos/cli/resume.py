@@ -50,23 +50,33 @@ def _last_run_here() -> Path:
 
 def _start_again(run: Path) -> int:
     from agentos.config.settings import current_folder, set_home
-    from agentos.outputs.resume_command import resume_command, without_fresh
-    from agentos.outputs.summary import not_redone
+    from agentos.outputs.summary import continue_commands, not_redone
     from agentos.storage.runs import load_run_stats
 
     stats = load_run_stats(run)
     started = stats.started
     if started is None:
         raise UsageError(f"run {run.name} never started. List other runs with: agentos runs")
-    home, words = _split(without_fresh(started.command))
-    if not words or (program := os.path.basename(words[0])) not in _PROGRAMS:
+    commands = continue_commands(stats, None)
+    home, words = _split(commands[0])
+    if not words or os.path.basename(words[0]) not in _PROGRAMS:
         raise UsageError(f"run {run.name} was not started by a command of agentos: {started.command}")
     for line in not_redone(stats):
         click.echo(line, err=True)
-    click.echo(f"Starting run {run.name} again: {resume_command(started, current_folder())}", err=True)
+    again = "; ".join(continue_commands(stats, current_folder()))
+    click.echo(f"Starting run {run.name} again: {again}", err=True)
     _enter(started)
     if home or started.home:
         set_home(Path(home or started.home).absolute())
+    codes = [0]
+    for command in commands:
+        if codes[-1] in (0, 1):  # else it was stopped
+            codes.append(_execute(_split(command)[1]))
+    return max(codes)
+
+
+def _execute(words: list[str]) -> int:
+    program = os.path.basename(words[0])
     # The run finds its own command there, to record it.
     sys.argv = [program, *words[1:]]
     code = _command(program).main(words[1:], prog_name=program, standalone_mode=False)

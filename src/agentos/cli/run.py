@@ -121,6 +121,7 @@ def _execute(workflow: str, options: RunOptions, name: str) -> int:
         display=settings.display,
         asks_review=options.review not in (None, "none"),
         variables=tuple(passed_variables(options.env).items()),
+        selecting_words=_selecting_words(name),
     )
     if options.detach and not options.fleet:
         raise click.UsageError("--detach needs --fleet: a run of this machine ends with its terminal")
@@ -198,8 +199,25 @@ def _relative_to(project: Path, word: str) -> str:
 
 def _command_line(name: str) -> str:
     """The command that the user typed, to be repeated."""
-    skip = 2 if name.startswith("agentos run") else 0
-    return shlex.join([*name.split(), *sys.argv[1 + skip :]])
+    return shlex.join([*name.split(), *_arguments(name)])
+
+
+def _arguments(name: str) -> list[str]:
+    return sys.argv[3 if name.startswith("agentos run") else 1 :]
+
+
+def _selecting_words(name: str) -> tuple[int, ...]:
+    """The positions of the items and of `--all` in the command line."""
+    parser = click.Command(name, params=run_parameters()).make_parser(click.get_current_context())
+    arguments, found = _arguments(name), []
+    for index, (before, word) in enumerate(zip(["", *arguments], arguments, strict=False)):
+        # Only after an option may a word be something else than an item: the option's value.
+        if word == "--all" or (
+            not word.startswith("-")
+            and (not before.startswith("-") or parser.parse_args([before, word])[0].get("items"))
+        ):
+            found.append(len(name.split()) + index)
+    return tuple(found)
 
 
 def _dry_run(request: "RunRequest") -> int:

@@ -2,6 +2,7 @@
 
 import json
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -75,8 +76,24 @@ def _run(
     more += [paint("\n".join(progress_rows(stats, now)))] if alive else []
     for line in more:
         click.echo(line, color=True)
+    for line in [] if run_id or run_option else _other_live_runs(run):
+        click.echo(line)
     click.echo(_next_step(stats, alive, stopped_pid))
     return 0
+
+
+def _other_live_runs(shown: Path) -> list[str]:
+    from agentos.cli.find_run import runs_folder
+    from agentos.storage.journal import read_first_record
+    from agentos.storage.runs import is_alive, run_folders
+
+    lines = []
+    for run in run_folders(runs_folder()):
+        if run.name != shown.name and is_alive(run):
+            started = read_first_record(run)
+            what = f"{started.get('workflow')}, {started.get('project')}"
+            lines.append(f"Also in progress: {run.name} ({what}); show it: agentos status {run.name}")
+    return lines
 
 
 def _item_list(stats: "RunStats", alive: bool, failed: bool, verbose: bool) -> "ItemList":
@@ -121,11 +138,11 @@ def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
     from agentos.config.settings import current_folder
     from agentos.core.protocol.results import Ending
     from agentos.outputs.format import name_list
-    from agentos.outputs.resume_command import resume_command, retry_command, review_command
-    from agentos.outputs.summary import not_redone
+    from agentos.outputs.resume_command import retry_command, review_command
+    from agentos.outputs.summary import continue_command, not_redone
 
     here = current_folder()
-    resume = resume_command(stats.started, here) if stats.started else ""
+    resume = continue_command(stats, here)
     if not alive and stats.ended is None:
         return "\n".join([*not_redone(stats), f"It was killed. Resume with: {resume}"])
     if stats.ended is not None and stats.ended.exit_code:

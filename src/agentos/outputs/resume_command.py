@@ -17,6 +17,15 @@ def resume_command(started: RunStarted, here: Here) -> str:
     return _from_folder(started, without_fresh(started.command), here)
 
 
+def redo_command(started: RunStarted, here: Here, numbers: str) -> str:
+    """The run's own command, with its `--fresh`, for these items only."""
+    words, selecting = shlex.split(started.command), started.selecting_words
+    at = selecting[0] if selecting else 3 if words[0] == "agentos" else 1
+    words = [word for index, word in enumerate(words) if index not in selecting]
+    words[at:at] = numbers.split()
+    return _from_folder(started, shlex.join(words), here)
+
+
 def retry_command(started: RunStarted, here: Here) -> str:
     """The same for the failed items alone."""
     options, separator, program = without_fresh(started.command).partition(PROGRAM_SEPARATOR)

@@ -6,7 +6,7 @@ from typing import Any
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.results import Ending, Outcome, Verdict
-from agentos.core.run_state.run_stats import ItemStats, RunStats
+from agentos.core.run_state.run_stats import TAKEN, ItemStats, RunStats
 from agentos.outputs.format import (
     count,
     dollars,
@@ -21,6 +21,7 @@ from agentos.outputs.item_list import MANY, fix_lines, item_list, shown_result, 
 from agentos.outputs.resume_command import (
     Here,
     path_to_project,
+    redo_command,
     result_folders,
     resume_command,
     retry_command,
@@ -116,7 +117,7 @@ def _parked_lines(stats: RunStats, here: Here) -> list[str]:
 
 def next_steps(stats: RunStats, here: Here = None) -> list[str]:
     """Why the run stopped, if it did, and what to type next."""
-    command = resume_command(stats.started, here) if stats.started else ""
+    command = continue_command(stats, here)
     if stats.stopped is not None:
         reason = f"Stopped: {stop_reason(stats.stopped, stats.stopped_at)}"
         lines = [] if stats.stopped.reason.startswith("SIG") else [reason]
@@ -144,23 +145,51 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
     return _read_results(stats.started, here, results)
 
 
+def continue_command(stats: RunStats, here: Here) -> str:
+    """What to type to continue the run."""
+    return "; ".join(continue_commands(stats, here))
+
+
+def continue_commands(stats: RunStats, here: Here) -> list[str]:
+    """The command that continues the run, and another that starts over what `--fresh` did not come to."""
+    if stats.started is None:
+        return []
+    left = _not_redone(stats)
+    done = (Ending.FINISHED, *TAKEN)
+    others = [row for row in stats.rows.values() if not (row.outcome and row.outcome.ending in done)]
+    commands = [resume_command(stats.started, here)] if len(others) > len(left) or not left else []
+    if left:
+        commands.append(redo_command(stats.started, here, _numbers(left)))
+    return commands
+
+
 def not_redone(stats: RunStats) -> list[str]:
-    """The items that `--fresh` did not get to, which the resume command finds finished, as they were.
+    """Names the items that `--fresh` did not come to."""
+    left = _not_redone(stats)
+    if not left:
+        return []
+    return [
+        f"Not redone: {_names(left)}; redo {'it' if len(left) == 1 else 'them'} with --fresh {_numbers(left)}"
+    ]
+
+
+def _not_redone(stats: RunStats) -> list[ItemStats]:
+    """The items that `--fresh` did not come to, which the command without it finds finished, as they were.
 
     Once its first node has started, an item is resumed, because its checkpoint records the redo.
     """
     redone = set(stats.started.redone) if stats.started else set()
-    left = [
+    return [
         row
         for row in stats.rows.values()
         if row.item in redone
         and not row.node
         and (row.outcome is None or row.outcome.ending is Ending.INTERRUPTED)
     ]
-    if not left:
-        return []
-    numbers = number_ranges(row.item.partition("-")[2] for row in left)
-    return [f"Not redone: {_names(left)}; redo {'it' if len(left) == 1 else 'them'} with --fresh {numbers}"]
+
+
+def _numbers(rows: list[ItemStats]) -> str:
+    return number_ranges(row.item.partition("-")[2] for row in rows)
 
 
 def _read_results(started: events.RunStarted, here: Here, results: list[str]) -> list[str]:

@@ -15,7 +15,7 @@ from agentos.outputs.report.facts import UNAVAILABLE, key_facts, plain
 from agentos.outputs.resume_command import resume_command, retry_command, review_command
 from agentos.outputs.run_json import run_json, unreadable_run_json
 from agentos.outputs.run_log import LogLine
-from agentos.outputs.summary import next_steps, not_redone
+from agentos.outputs.summary import continue_command, next_steps, not_redone
 from agentos.page.run_view import RunView, RunViews
 
 Json = dict[str, object]
@@ -159,7 +159,7 @@ def _next_steps(view: RunView) -> list[str]:
     if stats.ended is None:
         return [
             *not_redone(stats),
-            f"It was killed. Resume with: {resume_command(stats.started, UNKNOWN_FOLDER)}",
+            f"It was killed. Resume with: {continue_command(stats, UNKNOWN_FOLDER)}",
         ]
     if stats.with_ending(Ending.PARKED) and not stats.ended.exit_code:
         return [

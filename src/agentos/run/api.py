@@ -27,6 +27,7 @@ class RunRequest:
     workflow: a built-in name, a plugin's name, or "module:object".
     selection: which items to run.
     command: the command line, repeated in hints on how to resume.
+    selecting_words: the positions of the words of `command` that select the items.
     offline_arguments: extra arguments for the built-in model server.
     asks_review: --review was given, so that a workflow without gates is an error.
     variables: environment variables to pass to the workers, with their values.
@@ -42,6 +43,7 @@ class RunRequest:
     display: str = "auto"
     asks_review: bool = False
     variables: tuple[tuple[str, str], ...] = ()
+    selecting_words: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

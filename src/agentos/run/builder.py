@@ -313,6 +313,7 @@ class RunBuilder:
         return session
 
     def _run_started(self, session: RunSession, plan: Plan, pool: Pool) -> events.RunStarted:
+        is_fresh = self._request.selection.fresh
         return replace(
             session.run_started(self._workflow.name, self._settings, plan),
             keys=tuple(pool.keys.names()),
@@ -322,9 +323,8 @@ class RunBuilder:
             offline=self._request.offline,
             has_review=bool(self._workflow.gates),
             code_tokens=self._code.access.tokens if self._code else 0,
-            redone=tuple(entry.item.id for entry in plan.entries if entry.redo)
-            if self._request.selection.fresh
-            else (),
+            redone=tuple(entry.item.id for entry in plan.entries if entry.redo) if is_fresh else (),
+            selecting_words=self._request.selecting_words if is_fresh else (),
         )
 
 

@@ -274,8 +274,9 @@ class RunStarted:
     the same. `titles` are in the order of `items`. `skipped` lists files that look like items but are not valid ones.
     `home` is empty unless AGENTOS_HOME moved it. `format` is the version of these records. `code_tokens` is the most
     code that a prompt of this run shows, 0 if none. `auto_workers`: `workers` is only the number to start with
-    (`--parallel auto`). `redone` are the items with a verdict that `--fresh` starts over. `has_review`: the items are
-    expected to end with a verdict.
+    (`--parallel auto`). `redone` are the items with a verdict that `--fresh` starts over, and `selecting_words`
+    the positions of those words of `command` that select its items. `has_review`: the items are expected to end with a
+    verdict.
     """
 
     run: str
@@ -295,6 +296,7 @@ class RunStarted:
     code_tokens: int = 0
     auto_workers: bool = False
     redone: tuple[str, ...] = ()
+    selecting_words: tuple[int, ...] = ()
     has_review: bool = False
 
 

@@ -13,8 +13,7 @@ from agentos.core.run_state.timeline import SpanKind
 from agentos.core.text.line_assembler import one_line
 from agentos.core.text.values import with_visible_characters
 from agentos.outputs.format import count, dollars, duration, event_text, tokens_in_and_out
-from agentos.outputs.resume_command import resume_command
-from agentos.outputs.summary import not_redone, overhead, overhead_text, skipped_text
+from agentos.outputs.summary import continue_command, not_redone, overhead, overhead_text, skipped_text
 
 MAX_TEXT = 300  # characters
 UNAVAILABLE = (SpanKind.COOLDOWN, SpanKind.SPENT, SpanKind.QUARANTINE)
@@ -186,7 +185,7 @@ def remarks(record: RunRecord) -> list[Remark]:
         )
     if not record.stats.ended:
         # A report may be read from any folder.
-        command = resume_command(record.stats.started, here="") if record.stats.started else ""
+        command = continue_command(record.stats, here="")
         text = f"The run {record.state}. This report shows its progress so far."
         ended = command and not record.alive
         found.append(Remark(f"{text} Resume with: ", plain(command)) if ended else Remark(text))
