@@ -302,10 +302,10 @@ def test_an_item_killed_while_parking_is_parked_by_the_next_run(harness: RunHarn
 def test_a_draft_of_an_outdated_issue_cannot_be_decided_on(harness: RunHarness) -> None:
     path = harness.issue(42)
     harness.server()
-    harness.run("--all", "--review", "draft")
+    harness.run("--all", "--review", "draft", "--offline")
     path.write_text(path.read_text() + "\n- And a fourth row.\n")
     refused = review(harness, "LLD-42", "--approve")
-    assert refused.code == 2 and "start over with: lld-workflow 42 --fresh" in refused.err
+    assert refused.code == 2 and "start over with: lld-workflow 42 --fresh --offline" in refused.err
     assert harness.run(42, "--fresh").code == 0 and harness.document(42).exists()
 
 

@@ -193,7 +193,7 @@ def test_resume_also_redoes_what_an_interrupted_redo_did_not_come_to(harness: Ru
     assert harness.run("--all").code == 0
     with server.frozen():
         running = harness.start("-j", "1", "2-3", "--fresh")
-        wait_until(lambda: harness.events("lease_granted"))
+        wait_until(lambda: len(harness.runs()) == 2 and harness.events("lease_granted"))
         running.signal(signal.SIGINT)
         last = running.wait().lines[-1]
     assert last.endswith("Resume with: lld-workflow -j 1 2-3; lld-workflow -j 1 3 --fresh")

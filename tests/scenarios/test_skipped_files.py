@@ -140,3 +140,19 @@ def test_numbering_without_a_place_for_issues_says_what_to_do(harness: RunHarnes
     (harness.project / "issues").rmdir()
     done = agentos(harness, "number")
     assert done.code == 3 and "has no issues folder" in done.err and "agentos init" in done.err
+
+
+def test_suggested_commands_name_the_project_where_it_would_not_be_found(harness: RunHarness) -> None:
+    issues = harness.root / "my shop" / "issues"
+    issues.mkdir(parents=True)
+    (issues / "thing.md").write_text(BODY)
+    words, option = ("--repo", "../my shop"), "--repo '../my shop'"
+    planned = harness.run("--all", "--dry-run", *words)
+    assert f"give it a number: agentos number {option}" in planned.out
+    assert planned.lines[-1].endswith(f"See what to do about each: agentos doctor {option}")
+    assert f"agentos number {option}" in agentos(harness, "doctor", "--offline", *words).out
+    numbered = agentos(harness, "number", *words)
+    assert numbered.lines[-1] == f"Renamed 1 issue. See what would run: lld-workflow --all --dry-run {option}"
+    ready = agentos(harness, "doctor", "--offline", *words)
+    start = f"lld-workflow --all --parallel {option} --offline"
+    assert ready.lines[-1] == f"Everything is ready. Start with: {start}"

@@ -71,7 +71,7 @@ def test_a_fresh_run_redoes_nothing_that_another_has_ended_since_it_began(harnes
     harness.issue(4).write_text("")
     with server.frozen():
         first = harness.start("1-4", "--fresh")
-        wait_until(lambda: harness.events("lease_granted"))
+        wait_until(lambda: len(harness.runs()) == 2 and harness.events("lease_granted"))
         first.signal(signal.SIGSTOP)
     run = harness.runs()[-1]
     other = harness.run("2-4", "--fresh", "--parallel", 2)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
-    from agentos.config.project import find_project, with_paths_from_here, working_folder
+    from agentos.config.project import find_project, repo_option, with_paths_from_here, working_folder
     from agentos.config.settings import environment
     from agentos.core.text.line_assembler import one_line
     from agentos.diagnostics.doctor import run_checks
@@ -53,12 +53,12 @@ def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
         click.echo(f"{paint(f'{result:<5}')}{finding.what:<12} {shown(finding.found)}{reference}", color=True)
     for number, (what, fix) in enumerate(fixes, 1):
         click.echo(f"{number}. {what}: {shown(fix)}")
-    flag = " --offline" if offline else ""
+    flags = repo_option(project, environment()) + (" --offline" if offline else "")
     start = next((finding.start for finding in findings if finding.start), "lld-workflow")
     click.echo(
-        f"Fix these, then run: agentos doctor{flag}"
+        f"Fix these, then run: agentos doctor{flags}"
         if failures
-        else f"Everything is ready. Start with: {start} --all --parallel{flag}"
+        else f"Everything is ready. Start with: {start} --all --parallel{flags}"
     )
     return 3 if failures else 0
 

@@ -6,7 +6,8 @@ import click
 
 
 def _run(repo: Path | None, dry_run: bool) -> int:
-    from agentos.config.settings import Flags, read_settings
+    from agentos.config.project import repo_option
+    from agentos.config.settings import Flags, environment, read_settings
     from agentos.core.errors import PreflightError
     from agentos.core.text.line_assembler import one_line
     from agentos.outputs.format import count
@@ -15,7 +16,7 @@ def _run(repo: Path | None, dry_run: bool) -> int:
     from agentos.workflows.file_issue import ISSUES, number_issues, plan_numbers
 
     settings = read_settings(Flags(repo=repo))
-    project = settings.project
+    project, option = settings.project, repo_option(settings.project, environment())
     if settings.github:
         raise PreflightError(
             f"the issues of this project are on GitHub ({settings.github}), where each has a number"
@@ -34,7 +35,7 @@ def _run(repo: Path | None, dry_run: bool) -> int:
         ) from error
     for renaming in plan.renamings:
         click.echo(one_line(f"  {renaming.source} -> {renaming.target}"))
-    for line in skipped_lines(plan.left):
+    for line in skipped_lines(plan.left, option):
         click.echo(line)
     renamed = count(len(plan.renamings), "issue")
     if not plan.renamings:
@@ -42,7 +43,7 @@ def _run(repo: Path | None, dry_run: bool) -> int:
     elif dry_run:
         click.echo(f"Would rename {renamed}. To do it, leave out --dry-run.")
     else:
-        click.echo(f"Renamed {renamed}. See what would run: lld-workflow --all --dry-run")
+        click.echo(f"Renamed {renamed}. See what would run: lld-workflow --all --dry-run{option}")
     return 0
 
 

@@ -77,7 +77,7 @@ def _ask(context: "ReviewContext", pending: "PendingReview", is_last: bool) -> A
             case "n":
                 return Answer.NEXT
             case "l" | "q":
-                click.echo(f"Nothing was decided. Come back with: agentos review {pending.parked_item.item}")
+                _say_undecided(context, pending)
                 return Answer.QUIT
             case "a" | "s" | "r" as key:
                 _conclude_by_key(context, pending, key)
@@ -99,7 +99,7 @@ def _ask_graph(context: "ReviewContext", pending: "PendingReview", is_last: bool
             case "n":
                 return Answer.NEXT
             case "l" | "q":
-                click.echo(f"Nothing was decided. Come back with: agentos review {pending.parked_item.item}")
+                _say_undecided(context, pending)
                 return Answer.QUIT
             case "a" if is_breakpoint:
                 conclude(context, pending, "approve", "")
@@ -114,6 +114,13 @@ def _ask_graph(context: "ReviewContext", pending: "PendingReview", is_last: bool
                 show(question_text(pending))
             case _:
                 click.echo(BREAKPOINT_HELP if is_breakpoint else QUESTION_HELP)
+
+
+def _say_undecided(context: "ReviewContext", pending: "PendingReview") -> None:
+    from agentos.review.queue import command_for
+
+    command = command_for(context, f"agentos review {pending.parked_item.item}")
+    click.echo(f"Nothing was decided. Come back with: {command}")
 
 
 def _conclude_by_key(context: "ReviewContext", pending: "PendingReview", key: str) -> None:

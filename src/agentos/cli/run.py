@@ -214,13 +214,15 @@ def _selecting_words(name: str) -> tuple[int, ...]:
         # Only after an option may a word be something else than an item: the option's value.
         if word == "--all" or (
             not word.startswith("-")
-            and (not before.startswith("-") or parser.parse_args([before, word])[0].get("items"))
+            and (not before.startswith("-") or parser.parse_args([before, word])[0].get("items") == (word,))
         ):
             found.append(len(name.split()) + index)
     return tuple(found)
 
 
 def _dry_run(request: "RunRequest") -> int:
+    from agentos.config.project import repo_option
+    from agentos.config.settings import environment
     from agentos.core.forecast.forecast import Unknown
     from agentos.outputs.forecast_text import forecast_json, forecast_lines
     from agentos.outputs.format import count, prefixed
@@ -231,7 +233,7 @@ def _dry_run(request: "RunRequest") -> int:
     def say(text: str) -> None:
         click.echo(text, err=request.json)
 
-    plan = plan_run(request, say)
+    plan, repo = plan_run(request, say), repo_option(request.settings.project, environment())
     if request.json:
         for file in plan.skipped:
             row = {
@@ -242,7 +244,7 @@ def _dry_run(request: "RunRequest") -> int:
             }
             click.echo(json.dumps(row, ensure_ascii=False))
     if not plan.entries:
-        return explain_empty_plan(plan, request.selection, say)
+        return explain_empty_plan(plan, request.selection, say, repo)
     say(f"[COORDINATOR] Dry run mode - would process {count(len(plan.entries), 'item')}:")
     width = max(len(entry.item.id) for entry in plan.entries)
     lines = []
@@ -263,7 +265,7 @@ def _dry_run(request: "RunRequest") -> int:
             for entry in plan.entries
         )
         click.echo("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
-    explain_skipped(plan, say)
+    explain_skipped(plan, say, repo)
     forecast = forecast_plan(plan, request.workflow, request.settings, offline=request.offline)
     if request.json:
         click.echo(json.dumps(forecast_json(forecast), ensure_ascii=False))

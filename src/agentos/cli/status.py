@@ -74,21 +74,20 @@ def _run(
         click.echo("  No item failed.")
     more = [f"  {usage_text(stats)}"] if stats.usage.calls else []
     more += [paint("\n".join(progress_rows(stats, now)))] if alive else []
-    for line in more:
+    for line in (*more, *_other_live_runs(run, run_id or run_option)):
         click.echo(line, color=True)
-    for line in [] if run_id or run_option else _other_live_runs(run):
-        click.echo(line)
     click.echo(_next_step(stats, alive, stopped_pid))
     return 0
 
 
-def _other_live_runs(shown: Path) -> list[str]:
+def _other_live_runs(shown: Path, named: str | None) -> list[str]:
+    """The runs in progress besides the one shown, unless that was asked for by name."""
     from agentos.cli.find_run import runs_folder
     from agentos.storage.journal import read_first_record
     from agentos.storage.runs import is_alive, run_folders
 
     lines = []
-    for run in run_folders(runs_folder()):
+    for run in [] if named else run_folders(runs_folder()):
         if run.name != shown.name and is_alive(run):
             started = read_first_record(run)
             what = f"{started.get('workflow')}, {started.get('project')}"

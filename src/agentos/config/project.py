@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -41,6 +42,16 @@ def path_from_here(path: Path) -> str:
     if path.is_relative_to(here) or here.is_relative_to(path) or here.is_relative_to(path.parent):
         return os.path.relpath(path, here)
     return str(path)
+
+
+def repo_option(project: Path, environment: Mapping[str, str]) -> str:
+    """What to add to a command so that it finds the project: ` --repo PATH`, or nothing where it is found anyway."""
+    project = Path(os.path.abspath(project))
+    try:
+        is_found = find_project(Path.cwd(), environment) == project
+    except OSError:
+        is_found = False
+    return "" if is_found else f" --repo {shlex.quote(path_from_here(project))}"
 
 
 def with_paths_from_here(text: str, environment: Mapping[str, str]) -> str:

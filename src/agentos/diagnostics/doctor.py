@@ -15,7 +15,7 @@ from pathlib import Path
 
 from agentos.config.file import price_list
 from agentos.config.project import BACKLOG_FOLDERS as FOLDERS
-from agentos.config.project import path_from_here
+from agentos.config.project import path_from_here, repo_option
 from agentos.config.settings import Flags, Settings, environment, home_folder, read_settings
 from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.planning.exec_command import WorkspaceKind
@@ -345,7 +345,8 @@ def _items(context: CheckContext) -> Iterator[Finding]:
         for line in skipped_lines(aside):
             yield Finding(what, line)
         apart = (SkipReason.UNREADABLE, SkipReason.SUBFOLDER)
-        for line in skipped_lines([file for file in skipped if file.reason not in apart]):
+        repo = repo_option(context.project, environment())
+        for line in skipped_lines([file for file in skipped if file.reason not in apart], repo):
             found, _, fix = line.partition("; ")
             yield Finding(what, found, fix)
         problems = [

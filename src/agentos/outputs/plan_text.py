@@ -17,9 +17,9 @@ SKIP_FIXES = {
 Say = Callable[[str], None]
 
 
-def explain_empty_plan(plan: Plan, selection: Selection, say: Say) -> int:
-    """Say why nothing runs, and in the last line what to type next; returns the exit code."""
-    explain_skipped(plan, say)
+def explain_empty_plan(plan: Plan, selection: Selection, say: Say, repo: str = "") -> int:
+    """Say why nothing runs, and in the last line what to type next, with `repo` appended; returns the exit code."""
+    explain_skipped(plan, say, repo)
     if plan.done or plan.parked:
         return 0
     if plan.held:
@@ -34,15 +34,18 @@ def explain_empty_plan(plan: Plan, selection: Selection, say: Say) -> int:
         say(f"{COORDINATOR} Nothing is pending with label {labels}. See what was done: agentos status")
     elif plan.skipped:
         say(
-            f"{COORDINATOR} Nothing is pending but the skipped files. See what to do about each: agentos doctor"
+            f"{COORDINATOR} Nothing is pending but the skipped files. See what to do about each: agentos doctor{repo}"
         )
     else:
         say(f"{COORDINATOR} Nothing is pending. See what was done: agentos status")
     return 0
 
 
-def skipped_lines(skipped: Sequence[SkippedFile]) -> list[str]:
-    """One line per reason: how many files are not items, their names, and how to turn them into items."""
+def skipped_lines(skipped: Sequence[SkippedFile], repo: str = "") -> list[str]:
+    """One line per reason: how many files are not items, their names, and how to turn them into items.
+
+    `repo` is what to append to a command so that it finds the project.
+    """
     lines = []
     for reason, fix in SKIP_FIXES.items():
         sources = [file.source for file in skipped if file.reason is reason]
@@ -51,6 +54,7 @@ def skipped_lines(skipped: Sequence[SkippedFile]) -> list[str]:
         )
         if names:
             fix = fix.format(them="it" if len(names) == 1 else "each" if "number" in fix else "them")
+            fix += repo if "agentos" in fix else ""
             lines.append(f"{count(len(names), 'file')} skipped: {reason}: {_some_of(names)}; {fix}")
     return lines
 
@@ -70,9 +74,9 @@ def _some_of(names: Sequence[str]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def explain_skipped(plan: Plan, say: Say) -> None:
+def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
     """Say which files are not items, and which selected items do not run: by name if they are few, otherwise by number."""
-    for line in skipped_lines(plan.skipped):
+    for line in skipped_lines(plan.skipped, repo):
         say(prefixed(COORDINATOR, line))
     _say_each_or_count(
         plan.held,
@@ -88,8 +92,8 @@ def explain_skipped(plan: Plan, say: Say) -> None:
     )
     _say_each_or_count(
         plan.parked,
-        lambda skipped: f"{skipped.item.id} is waiting for a person: agentos review {skipped.item.id}",
-        "items are waiting for a person; list them: agentos review",
+        lambda skipped: f"{skipped.item.id} is waiting for a person: agentos review {skipped.item.id}{repo}",
+        f"items are waiting for a person; list them: agentos review{repo}",
         say,
     )
 

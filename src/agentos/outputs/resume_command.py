@@ -35,8 +35,13 @@ def retry_command(started: RunStarted, here: Here) -> str:
 
 def review_command(started: RunStarted, here: Here, *items: str) -> str:
     """The command that decides on items waiting for a person."""
+    return project_command(started, here, "review", *items)
+
+
+def project_command(started: RunStarted, here: Here, *words: str) -> str:
+    """A command of agentos about the run's project."""
     path = path_to_project(started, here).rstrip("/")
-    return shlex.join(["agentos", "review", *items, *(("--repo", path) if path else ())])
+    return shlex.join(["agentos", *words, *(("--repo", path) if path else ())])
 
 
 def result_folders(started: RunStarted, here: Here, results: list[str]) -> str:

@@ -21,6 +21,7 @@ from agentos.outputs.item_list import MANY, fix_lines, item_list, shown_result, 
 from agentos.outputs.resume_command import (
     Here,
     path_to_project,
+    project_command,
     redo_command,
     result_folders,
     resume_command,
@@ -74,7 +75,7 @@ def summary_lines(stats: RunStats, here: Here = None) -> list[str]:
         *([f"  Verdicts: {_verdicts(stats)}"] if stats.reviewing else []),
         f"  Items: {_items(stats)}",
         *_other_runs(stats),
-        *([f"  Skipped: {skipped}"] if (skipped := skipped_text(stats)) else []),
+        *([f"  Skipped: {skipped}"] if (skipped := skipped_text(stats, here)) else []),
         *([] if stats.keyless else _usage_lines(stats, here)),
     ]
     return lines + next_steps(stats, here)
@@ -342,13 +343,14 @@ def _other_runs(stats: RunStats) -> list[str]:
     return [f"  Other runs: {', '.join(parts)}"] if parts else []
 
 
-def skipped_text(stats: RunStats) -> str:
+def skipped_text(stats: RunStats, here: Here = None) -> str:
     """The files that look like items but are not; empty if there are none."""
     files = stats.started.skipped if stats.started else ()
-    if not files:
+    if not files or not stats.started:
         return ""
-    names = ", ".join(files[:5]) + (" ..." if len(files) > 5 else "")
-    return f"{count(len(files), 'file')} that cannot be an item ({names}); see: agentos doctor"
+    names, doctor = ", ".join(files[:5]), project_command(stats.started, here, "doctor")
+    names += " ..." if len(files) > 5 else ""
+    return f"{count(len(files), 'file')} that cannot be an item ({names}); see: {doctor}"
 
 
 def _review(stats: RunStats, here: Here, *items: str) -> str:

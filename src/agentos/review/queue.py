@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from agentos.config.project import find_project, path_from_here
+from agentos.config.project import repo_option
 from agentos.config.settings import current_folder, environment
 from agentos.core.errors import ItemError, NothingMatches, UsageError
 from agentos.core.planning.gates import (
@@ -204,7 +204,7 @@ def draft_text(context: ReviewContext, review: PendingReview) -> str:
     try:
         return context.items.documents.read(review.request.draft).decode()
     except (OSError, UnicodeDecodeError) as error:
-        fix = f"restore it, or start over with: {_run_item(review.parked_item)} --fresh"
+        fix = f"restore it, or start over with: {_start_over(context, review.parked_item)}"
         raise ItemError(f"cannot read {review.request.draft} ({error}); {fix}") from error
 
 
@@ -280,11 +280,15 @@ def _run_item(parked: ParkedItem) -> str:
     return shlex.join(["agentos", "run", parked.workflow, parked.item])
 
 
+def _start_over(context: ReviewContext, parked: ParkedItem) -> str:
+    started = load_run_stats(context.home.runs / parked.run).started
+    option = " --fleet" if context.fleet else " --offline" if started and started.offline else ""
+    return command_for(context, f"{_run_item(parked)} --fresh{option}")
+
+
 def command_for(context: ReviewContext, command: str) -> str:
     """The command as typed in the current folder: with --repo where the project would not be found."""
-    here = current_folder()
-    is_found = here and find_project(Path(here), environment()) == context.project
-    return command if is_found else f"{command} --repo {shlex.quote(path_from_here(context.project))}"
+    return command + repo_option(context.project, environment())
 
 
 def is_run_alive(context: ReviewContext, parked: ParkedItem) -> bool:
@@ -315,7 +319,7 @@ def _check_source(context: ReviewContext, review: PendingReview, parked_digest: 
         if item.id == parked.item and item.digest != parked_digest:
             raise UsageError(
                 f"{item.source} has changed since {parked.item} was parked, so the parked draft or question is outdated; "
-                f"start over with: {command_for(context, f'{_run_item(parked)} --fresh')}"
+                f"start over with: {_start_over(context, parked)}"
             )
 
 

@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentos.config.file import price_list
-from agentos.config.settings import disable_tracing, worker_environment
+from agentos.config.project import repo_option
+from agentos.config.settings import disable_tracing, environment, worker_environment
 from agentos.core.errors import UsageError
 from agentos.core.planning.gates import GATES
 from agentos.core.planning.plan import Item, Plan, make_plan
@@ -110,10 +111,11 @@ class RunBuilder:
             engine = self._build_engine(peers, stack)
             plan = self._plan()
             signals.check()
+            repo = repo_option(self._settings.project, environment())
             if not plan.entries:
                 finalize_killed_runs(self._home.runs)
-                return explain_empty_plan(plan, self._request.selection, self._origin.echo)
-            explain_skipped(plan, self._origin.echo)
+                return explain_empty_plan(plan, self._request.selection, self._origin.echo, repo)
+            explain_skipped(plan, self._origin.echo, repo)
             pool = self._build_pool()
             self._select_models(pool)
             self._variables.check(self._pool_secrets)
