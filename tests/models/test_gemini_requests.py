@@ -9,7 +9,7 @@ from google.genai import types
 
 from agentos.core.protocol.ports import ChatTurn, LeasedKey, ModelRequest
 from agentos.models.gemini import client
-from agentos.models.warmup import STREAMS, event_stream
+from agentos.models.warmup import STREAMS, event_stream, http_library
 
 REQUEST = ModelRequest("reviewer", "Review it.", '{"type": "object"}', system="Be strict.", temperature=0.5)
 TURNS = ModelRequest(
@@ -50,7 +50,7 @@ def test_pydantic_finds_no_name_in_a_model_either() -> None:
 
 def sent(request: ModelRequest) -> Any:
     bodies: list[bytes] = []
-    http = importlib.import_module("httpx2")
+    http = importlib.import_module(http_library("gemini"))  # older SDKs use another one
 
     def answer(call: Any) -> Any:
         bodies.append(call.content)
