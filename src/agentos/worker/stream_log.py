@@ -5,6 +5,7 @@ from typing import Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessageChunk
 
 from agentos.worker.questions import json_text
 
@@ -24,8 +25,16 @@ class TokenLog(BaseCallbackHandler):
         self._texts: dict[UUID, str] = {}
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **_: Any) -> None:
-        text = self._texts.get(run_id, "") + (token if isinstance(token, str) else "")
-        *lines, rest = text.split("\n")
+        # Some models stream content blocks, such as thinking and text, instead of strings.
+        self._add(AIMessageChunk(content=token).text, run_id)
+
+    def on_stream_event(self, event: Any, *, run_id: UUID, **_: Any) -> None:
+        """A piece that a node reads with `stream_events`."""
+        if event["event"] == "content-block-delta" and event["delta"]["type"] == "text-delta":
+            self._add(event["delta"]["text"], run_id)
+
+    def _add(self, piece: str, run_id: UUID) -> None:
+        *lines, rest = (self._texts.get(run_id, "") + piece).split("\n")
         for line in lines:
             self._echo(line)
         self._texts[run_id] = rest
