@@ -19,7 +19,6 @@ KNOWN_BY_NAME = {
     "review/queue.py",
     "run/context_preview.py",
     "run/discovery.py",
-    "run/github_setup.py",
     "run/worker_variables.py",
     "worker/main.py",
     "worker/warm_up_items.py",
@@ -36,7 +35,7 @@ def own_module(project: Path) -> None:
         ('prefix = "LLD"', 'prefix = "MINE"'),
         ('id=f"LLD-', 'id=f"MINE-'),
         ("ReviewLoop(context, self.name,", 'ReviewLoop(context, "lld",'),
-        ("class LldWorkflow", "class Mine"),
+        ("LldWorkflow", "Mine"),
     ):
         assert old in text, old
         text = text.replace(old, new)

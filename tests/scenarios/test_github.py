@@ -384,3 +384,52 @@ def test_a_certificate_that_is_not_trusted_is_named_at_once_and_ssl_cert_file_he
         assert "set SSL_CERT_FILE" in refused.err and "try again later" not in refused.err
         harness.extra_env["SSL_CERT_FILE"] = str(certificate)
         assert "  - LLD-42" in run(harness, secure, "--all", "--dry-run").out
+
+
+OWN_WORKFLOW = '''
+from langgraph.graph import START, StateGraph
+from agentos.workflows import Candidate, Filing, Item, ItemStatus
+
+class Wishes:
+    """Reads the open issues and files one more for each."""
+
+    name, prefix, folders, reads_issues, files_issues = "wishes", "WISH", (".",), True, True
+
+    def __init__(self, pages=()):
+        self.pages = pages
+
+    def with_issues(self, pages):
+        return Wishes(pages)
+
+    def candidates(self, project):
+        items = [Item(f"WISH-{page.number}", "wishes", page.number, page.title, str(page.path)) for page in self.pages]
+        return [Candidate(item, ItemStatus.PENDING) for item in items]
+
+    def status(self, project, item):
+        return ItemStatus.PENDING
+
+    def graph(self, context):
+        async def file(state):
+            filing = Filing(context.item.id, "wish", ("mine",), f"# More\\n\\n{context.text}")
+            return {"result": await context.tracker.file(filing, context.say)}
+
+        return StateGraph(dict).add_node("file", file).add_edge(START, "file")
+'''
+
+
+@pytest.mark.slow
+def test_a_users_own_workflow_reads_and_files_issues_like_the_built_in_ones(
+    harness: RunHarness, github: FakeGitHub
+) -> None:
+    add(github, 7)
+    (harness.project / "wishes.py").write_text(OWN_WORKFLOW)
+    harness.server()
+    command = ("run", "wishes:Wishes", "7")
+    done = run(harness, github, *command, program="agentos")
+    assert done.code == 0, done.out + done.err
+    issue = github.issues[1]
+    assert issue["title"] == "More" and "GET /things/7" in issue["body"]
+    assert "<!-- agentos-origin: WISH-7 " in issue["body"] and {"name": "mine"} in issue["labels"]
+    harness.extra_env["AGENTOS_TRUST"] = ""
+    refused = run(harness, github, *command, program="agentos")
+    assert refused.code == 3 and "agentos trust" in refused.err and len(github.issues) == 2

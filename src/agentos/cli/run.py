@@ -102,7 +102,7 @@ def _execute(workflow: str, options: RunOptions, name: str) -> int:
     )
     settings = limit_workers(settings)
     _name_project(settings.project, options)
-    warn_held_back(settings, workflow, err=options.json)
+    warn_held_back(settings, err=options.json)
     selection = Selection(
         everything=options.all,
         words=tuple(_relative_to(settings.project, word) for word in options.items),

@@ -102,9 +102,10 @@ def _candidates(ctx: click.Context) -> "list[Candidate]":
 
     settings = read_settings(Flags(repo=ctx.params.get("repo")))
     name = _workflow_name(ctx)
-    if settings.github and name == "lld":
+    workflow = find_workflow(name, settings.project)
+    if settings.github and workflow.reads_issues:
         return _items_of_last_run(Home(settings.home).runs, name, settings.project)
-    return find_workflow(name, settings.project).candidates(settings.project)
+    return workflow.candidates(settings.project)
 
 
 def _workflow_name(ctx: click.Context) -> str:

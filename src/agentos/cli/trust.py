@@ -85,8 +85,8 @@ if TYPE_CHECKING:
     from agentos.config.settings import Settings
 
 
-def warn_held_back(settings: "Settings", workflow: str = "", err: bool = False) -> None:
-    """Print one line if settings are held back. Raises an error if the run would do something different without them."""
+def warn_held_back(settings: "Settings", err: bool = False) -> None:
+    """Print one line if settings are held back."""
     if not settings.held_back:
         return
     names = ", ".join(settings.held_back)
@@ -94,12 +94,3 @@ def warn_held_back(settings: "Settings", workflow: str = "", err: bool = False) 
         f"Not used from agentos.toml, since this project is not trusted: {names}. To allow: agentos trust",
         err=err,
     )
-    if "github" not in settings.held_back:
-        return
-    if workflow == "issue" or (workflow == "lld" and not (settings.project / "issues").is_dir()):
-        from agentos.core.errors import PreflightError
-
-        raise PreflightError(
-            "this project keeps its issues on GitHub, and your token is not used for a project that you have not "
-            "trusted: read its agentos.toml, then type agentos trust (or add --trust for this run alone)"
-        )

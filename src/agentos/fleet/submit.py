@@ -34,7 +34,7 @@ from agentos.regular_files import list_folder, read_regular
 from agentos.run.api import RunOrigin, RunRequest
 from agentos.run.code_setup import CodeSetup
 from agentos.run.discovery import check_project, discover
-from agentos.run.github_setup import GitHubIssues, connect_github
+from agentos.run.github_setup import GitHubIssues, connect_github, refuse_untrusted
 from agentos.run.model_selection import resolve_role
 from agentos.run.signals import Signals
 from agentos.storage.files import ProjectFolder
@@ -106,6 +106,7 @@ class Submitter:
         self._name = fleet_project(request.settings)
         self._home = Home(request.settings.home)
         self._workflow = find_workflow(request.workflow, request.settings.project)
+        refuse_untrusted(request.settings, self._workflow)
         self._github: GitHubIssues | None = None
 
     async def submit(self, signals: Signals, client: Client) -> Submitted | int:

@@ -33,7 +33,7 @@ from agentos.run.api import RunOrigin, RunRequest
 from agentos.run.code_setup import CodeSetup, PreparedCode
 from agentos.run.discovery import check_project, clean_finished, discover, written_folders
 from agentos.run.event_loop import EventLoop
-from agentos.run.github_setup import GitHubIssues, connect_github, refuse_offline
+from agentos.run.github_setup import GitHubIssues, connect_github, refuse_offline, refuse_untrusted
 from agentos.run.model_selection import check_prices, check_sdks, select_models
 from agentos.run.prestart import Prestarted
 from agentos.run.session import HOST_CLOCK, RunSession
@@ -69,6 +69,7 @@ def plan_only(request: RunRequest, echo: Callable[[str], None]) -> Plan:
 
 def _find_workflow(request: RunRequest) -> Plugin:
     workflow = find_workflow(request.workflow, request.settings.project)
+    refuse_untrusted(request.settings, workflow)
     if request.asks_review and not workflow.gates:
         raise UsageError(
             f"the workflow {workflow.name!r} has no gates, so --review cannot park its items: drop --review; "

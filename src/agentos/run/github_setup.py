@@ -18,9 +18,7 @@ from agentos.outputs.console import COORDINATOR
 from agentos.outputs.format import prefixed
 from agentos.run.signals import StoppedBeforeStart
 from agentos.storage.files import private_folder
-from agentos.workflows.lld import LldWorkflow
 from agentos.workflows.plugin import Plugin
-from agentos.workflows.registry import BUILT_IN
 
 if TYPE_CHECKING:
     from agentos.workflows.github.client import GitHub
@@ -49,22 +47,22 @@ class GitHubIssues:
     index: str = ""
 
     def workflow(self, workflow: Plugin) -> Plugin:
-        """The workflow itself, or for `lld` one that takes its items from the open issues."""
-        if workflow.origin != BUILT_IN["lld"]:
+        """The workflow itself, or one that takes its items from the open issues if it reads them."""
+        if not workflow.reads_issues:
             return workflow
         from agentos.workflows.github.tracker import open_pages
 
         self._announce("Reading the open issues")
         pages = self._wait(open_pages(self.client(), self.access.repository))
         self.texts = {str(page.path): page.body for page in pages}
-        return Plugin.of(workflow.origin, LldWorkflow(pages))
+        return workflow.with_issues(pages)
 
     def read_issues(self, workflow: Plugin, index: Path) -> None:
         """Read every issue once for all items, to know which ones earlier runs filed and to find duplicates.
 
         The texts are written to the file `index`, where the workers search them.
         """
-        if workflow.origin != BUILT_IN["issue"]:
+        if not workflow.files_issues:
             return
         from agentos.workflows.github.tracker import read_issues
 
@@ -125,6 +123,18 @@ class FilingCheck:
 
     problem: str = ""
     unverified: str = ""
+
+
+def refuse_untrusted(settings: Settings, workflow: Plugin) -> None:
+    """Raise if the workflow would do something else than with GitHub, which the project's file may not choose yet."""
+    if "github" not in settings.held_back:
+        return
+    has_folder = any((settings.project / folder).is_dir() for folder in workflow.folders)
+    if workflow.files_issues or (workflow.reads_issues and not has_folder):
+        raise PreflightError(
+            "this project keeps its issues on GitHub, and your token is not used for a project that you have not "
+            "trusted: read its agentos.toml, then type agentos trust (or add --trust for this run alone)"
+        )
 
 
 def check_filing(settings: Settings) -> FilingCheck:

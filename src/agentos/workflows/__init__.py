@@ -6,6 +6,7 @@ from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile,
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion, GraphOptions, Workflow
+from agentos.workflows.file_issue import Filing, file_issue
 from agentos.workflows.graph_workflow import GraphItem
 from agentos.workflows.markdown import (
     Page,
@@ -21,6 +22,7 @@ __all__ = [
     "Candidate",
     "Conclusion",
     "Documents",
+    "Filing",
     "Gate",
     "GateRequest",
     "GraphItem",
@@ -40,6 +42,7 @@ __all__ = [
     "SkippedFile",
     "Verdict",
     "Workflow",
+    "file_issue",
     "folder_items",
     "markdown_files",
     "page_item",

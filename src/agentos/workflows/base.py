@@ -1,14 +1,16 @@
 """The interface that every workflow implements: its items, its graph, and when an item is finished."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from agentos.core.errors import BrokenWorkflow
 from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
+from agentos.workflows.markdown import Page
 from agentos.workflows.node_context import NodeContext
 
 if TYPE_CHECKING:
@@ -66,6 +68,12 @@ class WorkflowMembers(Protocol):
     uses_code: bool = False
     """Whether its nodes use `NodeContext.code`: if so, the project's code is indexed before the first worker starts."""
 
+    reads_issues: bool = False
+    """Whether its items are issues: if the project keeps those on GitHub, `with_issues` gets them before each run."""
+
+    files_issues: bool = False
+    """Whether its nodes file issues with `NodeContext.tracker`: if the project keeps those on GitHub, workers get the token."""
+
     gates: tuple[Gate, ...] = ()
     """The gates that its graph has and `--review` can ask for. `interrupt()` needs none: it always parks the item."""
 
@@ -93,6 +101,10 @@ class WorkflowMembers(Protocol):
     def input(self, context: NodeContext) -> Any:
         """The input of the item's graph. By default, an empty state."""
         return {}
+
+    def with_issues(self, pages: Sequence[Page]) -> "WorkflowMembers":
+        """The same workflow with these open issues, from GitHub, as its items. Required if it has `reads_issues`."""
+        raise BrokenWorkflow(f"the workflow {self.name!r} has reads_issues, but no with_issues()")
 
     def skipped(self, project: Path) -> list[SkippedFile]:
         """Files that look like items but are not, to be listed with the reason. By default, none."""

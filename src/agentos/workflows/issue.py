@@ -53,6 +53,7 @@ class IssueWorkflow:
     name = "issue"
     prefix = "ISSUE"
     folders: tuple[str, ...] = (ACTIVE,)
+    files_issues = True
     gates = (Gate.DRAFT, Gate.VERDICT)
 
     def candidates(self, project: Path) -> list[Candidate]:

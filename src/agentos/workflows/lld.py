@@ -46,6 +46,7 @@ class LldWorkflow:
     prefix = "LLD"
     folders: tuple[str, ...] = (ISSUES,)
     uses_code = True
+    reads_issues = True
     gates = (Gate.DRAFT, Gate.VERDICT)
 
     def __init__(self, pages: Sequence[Page] | None = None) -> None:
@@ -53,6 +54,9 @@ class LldWorkflow:
         self._pages = pages
         if pages is not None:
             self.folders = (".",)
+
+    def with_issues(self, pages: Sequence[Page]) -> "LldWorkflow":
+        return LldWorkflow(pages)
 
     def candidates(self, project: Path) -> list[Candidate]:
         folders = (APPROVED, REVISION)

@@ -2,7 +2,7 @@
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,14 @@ from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile,
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.values import error_location
 from agentos.workflows.base import REQUIRED, Conclusion, GraphOptions, Workflow
+from agentos.workflows.graph_workflow import GraphWorkflow
+from agentos.workflows.markdown import Page
 from agentos.workflows.node_context import NodeContext
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 MISSING = object()
-OPTIONAL = ("folders", "uses_code", "uses_gateway", "env", "gates", "options")
+FLAGS = ("uses_code", "uses_gateway", "reads_issues", "files_issues")
+OPTIONAL = ("folders", *FLAGS, "env", "gates", "options")
 _PREFIX = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,15}")
 
 
@@ -34,6 +37,8 @@ class Plugin:
     folders: tuple[str, ...]
     uses_code: bool
     uses_gateway: bool
+    reads_issues: bool
+    files_issues: bool
     env: tuple[str, ...]
     gates: tuple[Gate, ...]
     options: GraphOptions
@@ -59,9 +64,12 @@ class Plugin:
         folders = () if found["folders"] is MISSING else found["folders"]
         gates = () if found["gates"] is MISSING else found["gates"]
         options = found["options"] if isinstance(found["options"], GraphOptions) else GraphOptions()
-        flags = (found["uses_code"] is True, found["uses_gateway"] is True)
+        flags = {name: found[name] is True for name in FLAGS}
         env = () if found["env"] is MISSING else found["env"]
-        plugin = cls(origin, found["name"], found["prefix"], folders, *flags, env, gates, options, target)
+        name, prefix = found["name"], found["prefix"]
+        plugin = cls(
+            origin, name, prefix, folders, **flags, env=env, gates=gates, options=options, _target=target
+        )
         plugin._check_names()
         return plugin
 
@@ -100,6 +108,10 @@ class Plugin:
             raise self._unexpected("skipped", found, "a list of SkippedFile")
         return list(found)
 
+    def with_issues(self, pages: Sequence[Page]) -> "Plugin":
+        """The same workflow with these issues as its items."""
+        return Plugin.of(self.origin, self._call("with_issues", pages))
+
     def prepare(self, documents: Documents) -> None:
         self._call("prepare", documents)
 
@@ -137,6 +149,8 @@ class Plugin:
         except (AgentosError, KeyboardInterrupt):
             raise
         except BaseException as error:  # including SystemExit and the like, which must not end the run
+            if method == "publish" and isinstance(self._target, GraphWorkflow):
+                method = "output"  # as it is called in `from_graph`
             raise _broken(self.origin, f"{method}() raised {error_location(error)}") from error
 
     def _check_names(self) -> None:
