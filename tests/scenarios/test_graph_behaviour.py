@@ -89,6 +89,31 @@ def work(state):
 
 
 @pytest.mark.slow
+def test_an_error_of_output_names_it_and_the_users_own_line(harness: RunHarness, project: Path) -> None:
+    done = run(harness, f"def work(state):\n    return {{'said': [7]}}\n{ONE_NODE}")
+    assert re.search(r"output\(\) raised TypeError: .* \(flow\.py, line \d+\)", done.out), done.out
+    assert 'in <lambda>: output=lambda state, item: {f"out/' in done.out and "1 attempt" in done.out
+
+
+@pytest.mark.slow
+def test_an_error_in_a_group_is_shown_and_judged_like_any_other(harness: RunHarness, project: Path) -> None:
+    body = f"""
+import asyncio
+
+async def look_up(found):
+    return found["missing"]
+
+async def work(state):
+    async with asyncio.TaskGroup() as group:
+        group.create_task(asyncio.sleep(60))
+        group.create_task(look_up({{}}))
+{ONE_NODE}"""
+    done = run(harness, body)
+    assert re.search(r"FAILED: KeyError: 'missing' \(flow\.py, line \d+\)", done.out), done.out
+    assert 'in look_up: return found["missing"]' in done.out and "1 attempt" in done.out
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("raised", "options", "attempts"),
     [
@@ -96,6 +121,7 @@ def work(state):
         ("RuntimeError('x')", "{}", 2),
         ("KeyError('x')", "{'retry_on': (KeyError,)}", 2),
         ("RuntimeError('x')", "{'retry_on': lambda error: False}", 1),
+        ("RuntimeError('x')", "{'retry_on': lambda error: error.code}", 1),
     ],
 )
 def test_which_errors_are_tried_again_is_settable(
@@ -141,18 +167,26 @@ def work(state):
 def test_what_a_node_writes_to_its_stream_reaches_the_log(harness: RunHarness, project: Path) -> None:
     body = f"""
 from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessageChunk
+from langchain_core.outputs import ChatGenerationChunk
 llm = GenericFakeChatModel(messages=iter(["one two\\nthree"]))
+
+class Blocks(GenericFakeChatModel):
+    def _stream(self, messages, **options):
+        for piece in ("four ", "five\\nsix"):
+            block = {{"type": "text", "text": piece, "index": 0}}
+            yield ChatGenerationChunk(message=AIMessageChunk(content=[block]))
 
 def work(state):
     write = get_stream_writer()
     write("half done")
     write({{"share": 0.5}})
-    for chunk in llm.stream("count"):
+    for chunk in (*llm.stream("count"), *Blocks(messages=iter([])).stream("count")):
         pass
     return {{"said": ["done"]}}
 {ONE_NODE}"""
     lines = run(harness, body).lines_of("TOPICS-1")
-    assert "half done" in lines and '{"share": 0.5}' in lines and "one two" in lines and "three" in lines
+    assert {"half done", '{"share": 0.5}', "one two", "three", "four five", "six"} <= set(lines)
 
 
 PARALLEL_KILL = """

@@ -1,5 +1,6 @@
 """User-defined workflows: from a file, from a package, and broken ones."""
 
+import json
 import re
 import signal
 from pathlib import Path
@@ -113,7 +114,7 @@ GOOD = "    name, prefix = 'mine', 'MINE'\n    def status(self, project, item): 
         ),
         ("1 / 0\n", "cannot be loaded: ZeroDivisionError: division by zero (plugged.py, line 1)"),
         ("import sys\nsys.exit(0)\n", "cannot be loaded: SystemExit"),
-        ("def Mine(:\n", "cannot be loaded: SyntaxError"),
+        ("def Mine(:\n", "cannot be loaded: SyntaxError: invalid syntax (plugged.py, line 1). Fix it"),
         ("Mine = 7\n", "is not a workflow: missing name, prefix, candidates, status, graph"),
         ("class Mine:\n    def __init__(self, x): ...\n", "expected a class without arguments"),
         (
@@ -155,7 +156,7 @@ def test_a_broken_workflow_gives_one_clear_error_and_affects_no_other(
     ("name", "message"),
     [
         ("nowhere:Thing", "no module 'nowhere'"),
-        ("json:Thing", "'Thing' not found; classes there: JSONDecodeError, JSONDecoder, JSONEncoder"),
+        ("json:Thing", f"classes there: JSONDecodeError, JSONDecoder, JSONEncoder (json is {json.__file__})"),
         ("../x:y", "invalid workflow"),
     ],
 )

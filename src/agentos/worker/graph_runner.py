@@ -39,7 +39,7 @@ from agentos.worker.questions import (
     resume_input,
     stopped_inside,
 )
-from agentos.worker.retried_errors import REPEATED_ERRORS, is_tried_again
+from agentos.worker.retried_errors import REPEATED_ERRORS, deciding_error, is_tried_again
 from agentos.worker.state_serializer import OwnModules, StateSerializer, schema_types
 from agentos.worker.stream_log import TokenLog, custom_line
 from agentos.workflows.node_context import NodeContext, Say, Tracker
@@ -74,12 +74,14 @@ class GraphRunner:
             run = GraphRun(graph, self, checkpoint, context)
             try:
                 return await run.to_its_end()
-            except REPEATED_ERRORS as error:
-                at_once = options.retry_on is not None and is_tried_again(error, options.retry_on)
-                if await self.session.drop_useless(checkpoint, run.ended, at_once=at_once):
-                    self.echo(
-                        "It failed on stored model answers: they were dropped, and the next attempt calls the model again"
-                    )
+            except Exception as raised:
+                error = deciding_error(raised, options.retry_on)
+                if isinstance(error, REPEATED_ERRORS):
+                    at_once = options.retry_on is not None and is_tried_again(error, options.retry_on)
+                    if await self.session.drop_useless(checkpoint, run.ended, at_once=at_once):
+                        self.echo(
+                            "It failed on stored model answers: they were dropped, and the next attempt calls the model again"
+                        )
                 raise
 
     async def _context(self, checkpoint: Checkpoint) -> NodeContext:

@@ -31,7 +31,7 @@ from agentos.storage.item_store import Checkpoint, Claim, ItemStore
 from agentos.storage.locks import LockTimeout, finished_outcome
 from agentos.worker.graph_runner import GraphRunner
 from agentos.worker.model_session import STORE_POLL_INTERVAL, ModelSession
-from agentos.worker.retried_errors import is_tried_again
+from agentos.worker.retried_errors import deciding_error, is_tried_again
 from agentos.worker.uncounted_calls import uncounted_calls
 from agentos.workflows.base import RetryOn
 from agentos.workflows.current_item import CurrentItem, entered
@@ -67,13 +67,19 @@ async def run_item(
     except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:
-        return TAKEN_OVER if store.is_lost(error) else _failure(error, echo, retry_on)
+        if store.is_lost(error):
+            return TAKEN_OVER
+        try:
+            return _failure(error, echo, retry_on)
+        except BrokenWorkflow as broken:
+            return failed(str(broken), (f"asked about {error_location(error)}", *error_details(error)))
     finally:
         await store.release()
 
 
 def _failure(error: BaseException, echo: Say, retry_on: RetryOn | None) -> Outcome:
     """What an error means for its item; transient if another attempt may help."""
+    group, error = error, deciding_error(error, retry_on)
     match error:
         case InvalidSpec() | ItemError():
             return failed(str(error), (*error.details, *calling_line(error)))
@@ -81,10 +87,10 @@ def _failure(error: BaseException, echo: Say, retry_on: RetryOn | None) -> Outco
             return Outcome(Ending.INTERRUPTED, error=str(error))
         case TrackerError():
             return failed_transient(str(error)) if error.retryable else failed(str(error))
-        case BrokenWorkflow() if isinstance(error.__cause__, OSError):
+        case LockTimeout() | BrokenWorkflow(__cause__=OSError()):
             return failed_transient(str(error))
-        case LockTimeout():
-            return failed_transient(str(error))
+        case BrokenWorkflow(__cause__=BaseException() as cause):
+            return failed(str(error), error_details(cause))
         case BadRequest() | PreflightError():
             return failed(str(error))
         case OSError() if error.strerror and retry_on is None:
@@ -94,14 +100,15 @@ def _failure(error: BaseException, echo: Say, retry_on: RetryOn | None) -> Outco
         case RuntimeError() if "start new thread" in str(error):
             return failed_transient(too_many_processes(error))
     if wants_traceback():
-        echo("".join(traceback.format_exception(error)))
+        echo("".join(traceback.format_exception(group)))
     is_transient = is_tried_again(error, retry_on)
     return (failed_transient if is_transient else failed)(error_location(error), error_details(error))
 
 
 def exit_failure(error: SystemExit) -> Outcome:
     """The failure of a node that called `sys.exit`; its text is the reason."""
-    said = str(error.code) if isinstance(error.code, str) else f"its code called sys.exit({error.code or ''})"
+    status = "" if error.code is None else error.code
+    said = status if isinstance(status, str) and status else f"its code called sys.exit({status})"
     return failed(said, error_details(SystemExit().with_traceback(error.__traceback__)))
 
 

@@ -91,8 +91,11 @@ def _load(origin: str) -> Plugin:
         if target is MISSING:
             members = getattr(container, "__dict__", {}).items()
             classes = sorted(key for key, value in members if key[0] != "_" and isinstance(value, type))
+            # An installed module takes precedence over a project's file of the same name.
+            file = getattr(sys.modules[module], "__file__", None) or "Python itself"
             raise UsageError(
-                f"no workflow at {origin}: {name!r} not found; classes there: {', '.join(classes) or 'none'}"
+                f"no workflow at {origin}: {name!r} not found; classes there: {', '.join(classes) or 'none'} "
+                f"({module} is {file})"
             )
     return Plugin.of(origin, target)
 

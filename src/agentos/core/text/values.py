@@ -59,7 +59,8 @@ def too_many_processes(error: Exception) -> str:
 def error_location(error: BaseException) -> str:
     """An error on one line, with the file and line of the user's code that led to it, or else where it was raised."""
     frame = _own_frame(error)
-    location = f" ({Path(frame.filename).name}, line {frame.lineno})" if frame else ""
+    is_known = isinstance(error, SyntaxError)  # its message names the place
+    location = f" ({Path(frame.filename).name}, line {frame.lineno})" if frame and not is_known else ""
     return f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}{location}"
 
 
