@@ -85,7 +85,7 @@ def test_a_refused_call_goes_on_with_another_lease_until_a_piece_is_out(vendor: 
 
     pieces: list[AnswerPiece] = []
     with leased_worker(vendor, act) as session:
-        with pytest.raises(StreamCut, match="a streamed answer was cut"):
+        with pytest.raises(StreamCut, match="a streamed answer was cut off"):
             session.ask(REQUEST, pieces.append)
         assert texts_of(pieces) == ["half an "] and len(calls) == 2
         # What has arrived is paid for, and the key is free again.

@@ -143,7 +143,7 @@ def write(state):
     return {"texts": ["".join(chunk.text for chunk in llm.stream(state["topic"]))]}
 """
     failed = run(harness, node, "--retries", "0")
-    assert failed.code == 1 and "a streamed answer was cut" in failed.out, failed.out
+    assert failed.code == 1 and "a streamed answer was cut off" in failed.out, failed.out
     assert "Traceback" not in failed.out and not (harness.project / "out").exists()
     model.cut_after = {2: 1}
     done = run(harness, node)

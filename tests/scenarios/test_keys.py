@@ -331,7 +331,7 @@ def test_an_answer_that_does_not_come_is_cut_twice_said_and_failed_with_the_fix(
     assert done.code == 1
     assert text.count("LLD-1: the answer on key-") == 2 and text.count("Asking once more.") == 1
     assert (
-        "[LLD-1] FAILED: the answer was cut 2 times in a row (no token for 1 s; then no token for 1 s)"
+        "[LLD-1] FAILED: the answer was cut off 2 times in a row (no token for 1 s; then no token for 1 s)"
         in text
     )
     assert "call_timeout = 900 for key-" in text

@@ -25,9 +25,9 @@ ISSUES = {
     "002-date.md": "# Add a date\n\nAn order shows no date. Show the day on which it was made.\n",
 }
 NAMED_FAILURES = (
-    "there is no whole draft, asked twice",
+    "no complete draft after two calls",
     "the reviewer's answers cannot be read (",
-    "the answer was cut 2 times in a row",
+    "the answer was cut off 2 times in a row",
 )
 
 

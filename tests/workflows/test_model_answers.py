@@ -122,14 +122,16 @@ def loop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Loop]:
 def test_a_draft_that_is_cut_is_asked_for_once_more_with_the_limit(loop: Loop) -> None:
     loop.given("# Low-level design: half", finish=LENGTH[loop.vendor]).given(DRAFT)
     assert loop.draft() == DRAFT
-    assert f"cut at the limit of {OUTPUT_TOKENS:,} tokens" in loop.said[0]
-    assert f"cut at the limit of {OUTPUT_TOKENS:,} tokens" in loop.sent[1]
+    assert f"cut off at the limit of {OUTPUT_TOKENS:,} tokens" in loop.said[0]
+    assert f"cut off at the limit of {OUTPUT_TOKENS:,} tokens" in loop.sent[1]
 
 
 def test_a_draft_that_is_cut_twice_is_a_named_failure_and_never_reviewed(loop: Loop) -> None:
     loop.given("# Low-level design: half", "# Low-level design: hal", finish=LENGTH[loop.vendor])
     error = loop.failure(loop.draft)
-    assert str(error).startswith("there is no whole draft, asked twice: the answer was cut at the limit")
+    assert str(error).startswith(
+        "no complete draft after two calls: the last answer was cut off at the limit"
+    )
     assert error.details == ("raise max_output_tokens in agentos.toml, or split the item",)
     assert loop.forgotten == ["draft-1", "draft-1-again"], "the next run asks again"
     assert "draft" not in loop.state
@@ -138,7 +140,7 @@ def test_a_draft_that_is_cut_twice_is_a_named_failure_and_never_reviewed(loop: L
 def test_a_draft_that_the_provider_withholds_is_never_reviewed(loop: Loop) -> None:
     loop.given("# Low-level design: half", "# Low-level", finish=WITHHELD[loop.vendor])
     error = loop.failure(loop.draft)
-    assert "withheld or cut by the provider" in str(error) and WITHHELD[loop.vendor] in str(error)
+    assert "withheld or cut off by the provider" in str(error) and WITHHELD[loop.vendor] in str(error)
 
 
 def test_an_empty_draft_is_asked_for_once_more_and_never_kept(loop: Loop) -> None:
@@ -173,8 +175,8 @@ def test_a_review_that_stays_unreadable_fails_by_name_and_pays_no_redraft(drafte
     drafted.given("no", '{"verdict": "APPR', finish=LENGTH[drafted.vendor])
     error = drafted.failure(drafted.review)
     assert str(error) == (
-        f"the reviewer's answers cannot be read (cut at {OUTPUT_TOKENS:,} tokens; "
-        "does the server obey response_format?)"
+        f"the reviewer's answers cannot be read (cut off at {OUTPUT_TOKENS:,} tokens; "
+        "does the server support response_format?)"
     )
     assert drafted.forgotten == ["review-1", "review-1-again"]
     assert len(drafted.sent) == 3 and drafted.state["round"] == 1

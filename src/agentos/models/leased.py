@@ -169,7 +169,7 @@ class LeasedModel:
             reason = one_line(redact(error.refusal.reason[:MAX_REASON]))
             refusal = replace(error.refusal, reason=reason)
             if pieces and pieces.passed_on:
-                raise StreamCut(f"a streamed answer was cut: {reason}") from error
+                raise StreamCut(f"a streamed answer was cut off: {reason}") from error
             raise CallRefused(refusal, blame_after=error.blame_after) from error
         except EmptyAnswer:
             raise
@@ -238,7 +238,7 @@ class _CallFailures:
         self.cuts.append(refusal.reason)
         if len(self.cuts) >= MAX_CUTS:
             raise ItemError(
-                f"the answer was cut {len(self.cuts)} times in a row ({'; then '.join(self.cuts)})",
+                f"the answer was cut off {len(self.cuts)} times in a row ({'; then '.join(self.cuts)})",
                 (
                     f"give the model more time: call_timeout = 900 for {lease.key} in credentials.toml,",
                     "or in agentos.toml for all models, in seconds without a token",

@@ -110,7 +110,7 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
             return f"{event.item} is {event.level}: no activity for {duration(event.seconds)}{where}"
         case events.CallCut():
             following = " Asking once more." if event.count == 1 else ""
-            return f"{event.item}: the answer on {event.key} was cut ({event.reason}).{following}"
+            return f"{event.item}: the answer on {event.key} was cut off ({event.reason}).{following}"
         case events.KeyLimited():
             following = _following(event.is_only_key)
             return f"Rate limit hit on {event.key}. Backing off for {_seconds(event.seconds)}. {following}"

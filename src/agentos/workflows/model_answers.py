@@ -1,4 +1,5 @@
-"""Asks for drafts and reviews, and asks once more if an answer is cut, empty or unreadable; then fails the item."""
+"""Asks models for drafts and reviews. If an answer is cut off, empty or unreadable, it asks once more; if that answer
+is no better, the item fails."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,14 +14,14 @@ from agentos.workflows.node_context import NodeContext
 WORDS_PER_TOKEN = 0.6  # for English Markdown
 FIXES = {
     FinishReason.LENGTH: "raise max_output_tokens in agentos.toml, or split the item",
-    FinishReason.FILTERED: "the provider withheld it: change the text, or choose another model",
+    FinishReason.FILTERED: "the provider withheld it: change the item's text, or choose another model",
 }
-NO_SECTION = "contains no section that begins with ## and its heading"
+NO_SECTION = "contains no section: each begins with a heading in a line that starts with ##"
 
 
 @dataclass(frozen=True, slots=True)
 class _Draft:
-    """A draft as the model wrote it. `problem` says why it cannot be used; empty if it can."""
+    """A draft as the model wrote it. `problem` says why it cannot be used, and is empty if it can."""
 
     text: str
     model: str
@@ -29,21 +30,24 @@ class _Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenDraft:
+class ModelDraft:
+    """A complete document, and the model that wrote or revised it."""
+
     text: str
     model: str
 
 
 @dataclass(frozen=True, slots=True)
-class GivenReview:
+class ModelReview:
     review: Review
     model: str
 
 
-async def ask_for_draft(
-    context: NodeContext, call: str, request: ModelRequest, previous: str
-) -> WrittenDraft:
-    """Return a whole document. A revision contains only the changed sections; the rest of `previous` is kept."""
+async def ask_for_draft(context: NodeContext, call: str, request: ModelRequest, previous: str) -> ModelDraft:
+    """Return a complete document. To revise `previous`, the model writes only the changed sections; the others are kept.
+
+    `call` names the model call in the checkpoint, from which a resumed item takes the answer.
+    """
     draft = await _draft(context, call, request, previous)
     if draft.problem:
         context.say(f"The answer {draft.problem}: asking once more")
@@ -51,15 +55,15 @@ async def ask_for_draft(
     if draft.problem:
         await context.forget(call, f"{call}-again")
         details = (FIXES[draft.finish],) if draft.finish in FIXES else ()
-        raise ItemError(f"there is no whole draft, asked twice: the answer {draft.problem}", details)
+        raise ItemError(f"no complete draft after two calls: the last answer {draft.problem}", details)
     text = apply_revision(previous, draft.text) if previous else f"{draft.text}\n"
-    return WrittenDraft(text, draft.model)
+    return ModelDraft(text, draft.model)
 
 
 async def ask_for_review(
     context: NodeContext, call: str, request: ModelRequest, earlier: Sequence[int]
-) -> GivenReview:
-    """Return a review that says for each earlier point whether it is resolved."""
+) -> ModelReview:
+    """Return a review that says for each point of earlier reviews, given by number, whether it is resolved."""
     try:
         return await _review(context, call, request, earlier)
     except UnreadableReview as error:
@@ -71,13 +75,13 @@ async def ask_for_review(
     except _UnreadableAnswer as error:
         await context.forget(call, f"{call}-again")
         raise ItemError(
-            f"the reviewer's answers cannot be read ({error.size}; does the server obey response_format?)",
+            f"the reviewer's answers cannot be read ({error.size}; does the server support response_format?)",
             (f"the last answer: {error}",),
         ) from error
 
 
 class _UnreadableAnswer(UnreadableReview):
-    """`size` says how long the answer was and whether it was cut."""
+    """`size` says how long the answer was and whether it was cut off."""
 
     def __init__(self, problem: str, size: str) -> None:
         super().__init__(problem)
@@ -95,7 +99,7 @@ async def _draft(context: NodeContext, call: str, request: ModelRequest, previou
 
 def _draft_problem(response: ModelResponse, text: str, previous: str) -> str:
     if response.finish is not FinishReason.STOP:
-        return _cut(response)
+        return _unfinished(response)
     if not text.strip():
         return "is empty"
     return NO_SECTION if previous and has_sections(previous) and not has_sections(text) else ""
@@ -103,27 +107,28 @@ def _draft_problem(response: ModelResponse, text: str, previous: str) -> str:
 
 async def _review(
     context: NodeContext, call: str, request: ModelRequest, earlier: Sequence[int], *, lenient: bool = False
-) -> GivenReview:
+) -> ModelReview:
     try:
         response = await context.ask(call, request)
     except EmptyAnswer as error:
         raise _UnreadableAnswer(str(error), "no text") from error
     try:
-        return GivenReview(read_review(response.text, earlier, lenient=lenient), response.model)
+        return ModelReview(read_review(response.text, earlier, lenient=lenient), response.model)
     except UnreadableReview as error:
         written = f"{response.usage.output_tokens:,} tokens"
         is_cut = response.finish is FinishReason.LENGTH
         raise _UnreadableAnswer(
-            str(error), f"cut at {written}" if is_cut else f"{written}, not cut"
+            str(error), f"cut off at {written}" if is_cut else f"{written}, not cut off"
         ) from error
 
 
-def _cut(response: ModelResponse) -> str:
+def _unfinished(response: ModelResponse) -> str:
+    """Why the answer ends where it does, as the predicate of a sentence."""
     written = response.usage.output_tokens
     words = round(written * WORDS_PER_TOKEN)
     how = {
-        FinishReason.LENGTH: f"was cut at the limit of {written:,} tokens, which is about {words:,} words",
-        FinishReason.FILTERED: f"was withheld or cut by the provider after {written:,} tokens",
+        FinishReason.LENGTH: f"was cut off at the limit of {written:,} tokens, which is about {words:,} words",
+        FinishReason.FILTERED: f"was withheld or cut off by the provider after {written:,} tokens",
         FinishReason.PAUSED: f"was paused by the server after {written:,} tokens",
     }.get(response.finish, f"ended early after {written:,} tokens")
     return f"{how} (finish reason: {response.finish_detail or response.finish})"
