@@ -354,6 +354,26 @@ def test_the_timeline_follows_the_width_of_its_screen(browser: Browser, harness:
         tab.check()
 
 
+def test_the_timeline_tells_a_pause_from_keys_that_no_call_can_use(
+    browser: Browser, harness: RunHarness
+) -> None:
+    with recorded_run(harness, ("LLD-1",)) as run, open_tab(browser, harness) as tab:
+        run.write(
+            events.BreakerOpened("gemini", "503", 10.0), events.BreakerClosed("gemini", 3.0), seconds=1.0
+        )
+        run.write(events.RunPaused(), events.RunResumed(1.0), seconds=1.0)
+        run.finish_item("LLD-1")
+        tab.go(f"runs/{run.id}/timeline")
+        items, keys = (
+            tab.page.locator(".timeline-canvas svg"),
+            tab.page.locator("svg[aria-label='Keys over time']"),
+        )
+        expect(items.locator(".pause title")).to_have_text("run paused: 1.0s")
+        expect(keys.locator(".limited title")).to_contain_text("provider failing")
+        expect(items.locator(".limited")).to_have_count(0)
+        tab.check()
+
+
 def test_a_read_only_page_offers_no_control(browser: Browser, harness: RunHarness) -> None:
     harness.issue(1)
     server = harness.server()

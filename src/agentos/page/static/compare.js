@@ -20,9 +20,14 @@ export async function compareView(main, first, second) {
       h("table", { class: "plain-table" },
         h("thead", {}, h("tr", {}, ["", "first", "second", "change"].map((text) => h("th", { scope: "col", class: text && "number" }, text || h("span", { class: "visually-hidden" }, "figure"))))),
         h("tbody", {}, rows))),
-    h("h2", {}, answer.different.length ? "Items with different results" : `All ${answer.common_items} common items had the same result`),
+    h("h2", {}, resultsHeading(answer)),
     answer.different.length ? h("ul", {}, answer.different.map((item) => h("li", {}, `${item.item}: ${item.results[0]}, then ${item.results[1]}`))) : null);
   return { unmount() {} };
+}
+
+function resultsHeading(answer) {
+  if (answer.different.length) return "Items with different results";
+  return answer.common_items ? `Items in both runs: ${answer.common_items}, each with the same result` : "The runs have no items in common";
 }
 
 function show(name, value) {

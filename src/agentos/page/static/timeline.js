@@ -9,6 +9,7 @@ const BAR = 14;
 const TOP = 26;
 const STEPS = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400];
 const COLOURS = 8;
+const PAUSES = ["run paused", "run suspended"];
 const STYLES = {
   running: "work", "waiting to retry": "again", "waiting for a key": "waiting", "rate limited": "resting", "exhausted for the day": "resting",
   quarantined: "resting", call: "call", "refused call": "refused",
@@ -48,15 +49,16 @@ export function timelinePanel(box, store) {
     const picture = newPicture(width, TOP + data.items.length * LANE + 8, "Items over time");
     picture.style.top = `${data.first * LANE}px`;
     ticks(picture, axis, TOP + data.items.length * LANE);
-    for (const span of data.run.spans) picture.append(bar(span, axis, "pause", TOP - 4, data.items.length * LANE + 4, data));
+    for (const span of data.run.spans.filter((each) => PAUSES.includes(each.kind))) picture.append(bar(span, axis, "pause", TOP - 4, data.items.length * LANE + 4, data));
     data.items.forEach((lane, index) => drawLane(picture, lane, axis, TOP + index * LANE, nodes, data));
     clear(canvas, picture);
     const lower = newPicture(width, TOP + data.keys.length * LANE + 8, "Keys over time");
     ticks(lower, axis, TOP + data.keys.length * LANE);
+    for (const span of data.run.spans.filter((each) => !PAUSES.includes(each.kind))) lower.append(bar(span, axis, span.kind === "pool exhausted" ? "full" : "limited", TOP - 4, data.keys.length * LANE + 4, data));
     data.keys.forEach((lane, index) => drawLane(lower, lane, axis, TOP + index * LANE, nodes, data));
     clear(keys, lower);
     words.textContent = `${count(data.total, "item")} in ${duration(axis.seconds)}, a bar each, coloured by node. Below: the calls made with ${count(data.keys.length, "key")}. The other panels show the same as text.`;
-    const entries = [...nodes.entries(), ["worker starting", "work"], ["waiting for a key", "waiting"], ["call", "call"], ["refused call", "refused"], ["key unavailable", "resting"], ["run paused", "pause"]];
+    const entries = [...nodes.entries(), ["worker starting", "work"], ["waiting for a key", "waiting"], ["call", "call"], ["refused call", "refused"], ["key unavailable", "resting"], ["pool exhausted, calls wait", "full"], ["all keys limited, or provider failing", "limited"], ["run paused", "pause"]];
     if (legend.children.length !== entries.length) clear(legend, entries.map(([name, style]) => h("li", {}, h("span", { class: `swatch ${style}` }), name)));
   }
 
