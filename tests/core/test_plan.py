@@ -7,12 +7,14 @@ import pytest
 from agentos.core.errors import NothingMatches
 from agentos.core.planning.plan import (
     Candidate,
+    Gone,
     Item,
     ItemStatus,
     Plan,
     Selection,
     SkippedFile,
     SkipReason,
+    gone_item,
     make_plan,
     merge_duplicates,
 )
@@ -161,6 +163,26 @@ def test_a_parked_item_keeps_waiting_even_if_it_is_named() -> None:
         planned = plan(*words, backlog=[parked, candidate(41)])
         assert "LLD-40" not in planned.ids and [c.item.id for c in planned.parked] == ["LLD-40"]
     assert plan("40", backlog=[parked], fresh=True).ids == ("LLD-40",)
+
+
+def test_a_text_that_has_changed_since_its_checkpoint_starts_over() -> None:
+    changed = replace(candidate(40), node="N2_human_edit", is_outdated=True)
+    (entry,) = plan(backlog=[changed]).entries
+    assert (entry.reason, entry.node) == ("changed since its checkpoint: starts over", None)
+    (entry,) = plan(backlog=[replace(changed, decided="approved")]).entries
+    assert (entry.reason, entry.dropped) == (
+        "approved by a person, but changed since: starts over",
+        "approved",
+    )
+
+
+def test_items_that_are_gone_are_named_where_they_would_have_been_selected() -> None:
+    parked, failed = gone_item("LLD-50", "lld", Gone.PARKED), gone_item("LLD-51", "lld", Gone.FAILED)
+    backlog = [candidate(40), parked, failed]
+    assert plan(backlog=[candidate(40), parked]).gone == (parked,)
+    assert plan("50", "40", backlog=backlog).gone == (parked,) and plan("40", backlog=backlog).gone == ()
+    retried = plan(backlog=backlog, everything=False, failed=True)
+    assert retried.gone == (failed,) and retried.ids == ()
 
 
 def test_a_decision_is_the_reason_why_a_parked_item_resumes() -> None:

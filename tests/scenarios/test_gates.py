@@ -310,6 +310,68 @@ def test_a_draft_of_an_outdated_issue_cannot_be_decided_on(harness: RunHarness) 
 
 
 @pytest.mark.slow
+def test_an_approval_of_a_text_that_changed_later_is_dropped_with_a_word(harness: RunHarness) -> None:
+    path, waiting = harness.issue(42), harness.issue(43)
+    words = ("--all", "--review", "draft", "--offline")
+    harness.run(*words)
+    assert review(harness, "LLD-42", "--approve").code == 0
+    for changed in (path, waiting):
+        changed.write_text(changed.read_text() + "\n- And a fourth row.\n")
+    listed = review(harness).lines
+    assert listed[0].startswith("LLD-43  draft 1 waiting since ")
+    assert listed[0].endswith(
+        "; its file has changed since, so start over with: lld-workflow 43 --fresh --offline"
+    )
+    starts_over = (
+        "LLD-42  approved; its file has changed since, so it will start over without this decision; "
+    )
+    assert listed[1].startswith(starts_over)
+    dropped = (
+        "[COORDINATOR] LLD-42 was approved by a person, but issues/042-thing.md has changed since: "
+        "it starts over, without that decision"
+    )
+    kept = (
+        "[COORDINATOR] LLD-43 is waiting for a person, but issues/043-thing.md has changed since: "
+        "redo it with --fresh 43"
+    )
+    planned = harness.run(*words, "--dry-run")
+    assert "  - LLD-42  approved by a person, but changed since: starts over: " in planned.out
+    done = harness.run(*words)
+    for shown in (planned, done):
+        assert dropped in shown.lines and kept in shown.lines
+    assert "Parked at N2_human_edit" in done.out
+
+
+@pytest.mark.slow
+def test_a_parked_item_whose_issue_is_gone_is_named_and_can_be_dropped(harness: RunHarness) -> None:
+    paths = [harness.issue(number) for number in (42, 43)]
+    harness.issue(44)
+    words = ("42-44", "--review", "draft", "--offline")
+    harness.run(*words)
+    assert review(harness, "LLD-43", "--approve").code == 0
+    for path in paths:
+        path.unlink()
+    gone = "its file is gone, so nothing can continue it: restore the file, or drop the item with: "
+    listed = review(harness).lines
+    assert listed[0].endswith(f"{gone}agentos review LLD-42 --reject")
+    assert listed[-2] == f"LLD-43  approved; {gone}agentos review LLD-43 --reject"
+    assert listed[-1] == "Read one and decide: agentos review LLD-44"
+    refused = review(harness, "LLD-42", "--approve")
+    assert refused.code == 2 and gone in refused.err
+    for command in (words, ("--all", "--offline"), ("43", "44", "--dry-run")):
+        named = harness.run(*command)
+        said = "LLD-43 is parked, but its file is gone: restore it, or drop the item with: agentos review LLD-43 --reject"
+        assert f"[COORDINATOR] {said}" in named.lines and named.code == 0
+    assert harness.run("43").code == 5
+    for number in (42, 43):
+        done = review(harness, f"LLD-{number}", "--reject")
+        assert done.out == f"LLD-{number} is rejected: it is dropped, because its file is gone.\n", done
+    assert [line.split()[0] for line in review(harness).lines[:-1]] == ["LLD-44"]
+    assert harness.databases() == ["lld_workflow_44.db"]
+    assert (harness.project / "docs/lineage/done/42-lld/002-draft.md").exists()
+
+
+@pytest.mark.slow
 def test_an_invalid_gate_in_the_project_file_is_reported(harness: RunHarness) -> None:
     harness.issue(42)
     Path(harness.project / "agentos.toml").write_text('review = "drafts"\n')

@@ -142,6 +142,25 @@ def test_numbering_without_a_place_for_issues_says_what_to_do(harness: RunHarnes
     assert done.code == 3 and "has no issues folder" in done.err and "agentos init" in done.err
 
 
+def test_failed_items_whose_files_are_gone_are_named(harness: RunHarness) -> None:
+    paths = [harness.issue(number) for number in (1, 2, 3)]
+    for path in paths:
+        path.write_text("")
+    assert harness.run("--all", "--offline").code == 1
+    paths[0].unlink()
+    paths[1].rename(paths[1].with_name("022-thing.md"))
+    expected = (
+        "[COORDINATOR] LLD-1, LLD-2 failed in the last run, but are no longer items: "
+        "their file is gone or has another number"
+    )
+    planned = harness.run("--failed", "--dry-run")
+    assert expected in planned.lines and "would process 1 item:" in planned.out
+    program = ("--failed", "--", "false", "{item}")
+    assert agentos(harness, "exec", "a", "b", *program[1:]).code == 1
+    left = agentos(harness, "exec", "b", *program)
+    assert "[COORDINATOR] Failed in the last run, but not among these items: a" in left.lines
+
+
 def test_suggested_commands_name_the_project_where_it_would_not_be_found(harness: RunHarness) -> None:
     issues = harness.root / "my shop" / "issues"
     issues.mkdir(parents=True)

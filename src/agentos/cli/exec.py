@@ -207,7 +207,7 @@ def _retry_codes(text: str) -> tuple[tuple[int, ...], bool]:
 
 def _dry_run(request: Any) -> int:
     from agentos.core.planning.exec_command import render_command
-    from agentos.exec.builder import explain_none, plan_exec
+    from agentos.exec.builder import explain_gone, explain_none, plan_exec
     from agentos.outputs.format import count
 
     def say(text: str) -> None:
@@ -222,6 +222,7 @@ def _dry_run(request: Any) -> int:
         say(
             f"  - {entry.item.id:<{width}}  {entry.reason}: {shlex.join(render_command(request.program, entry.item))}"
         )
+    explain_gone(plan, say)
     say("[COORDINATOR] To start the run, leave out --dry-run.")
     return 0
 

@@ -73,12 +73,13 @@ def _run(**parsed: object) -> int:
 
 
 def _review(context: "ReviewContext", options: ReviewOptions) -> int:
-    from agentos.review.queue import find_reviews, others_waiting
+    from agentos.review.queue import SourceChange, find_reviews, others_waiting, with_changes
 
     if not options.items:
         return _list_json(context) if options.as_json else _list(context)
-    reviews = find_reviews(context, options.items)
-    if len(reviews) == 1 and reviews[0].state.decision is not None:
+    reviews = with_changes(context, find_reviews(context, options.items))
+    is_dropped = options.reject is not None and reviews[0].change is SourceChange.GONE
+    if len(reviews) == 1 and reviews[0].state.decision is not None and not is_dropped:
         return _report_decided(context, reviews[0], decides=options.decides or options.edit)
     if options.edit and reviews[0].asks:
         return 0 if edit_answers(context, reviews[0]) else 1
@@ -135,19 +136,29 @@ def _list_json(context: "ReviewContext") -> int:
 def _list(context: "ReviewContext") -> int:
     from agentos.core.text.line_assembler import one_line
     from agentos.outputs.format import clock
-    from agentos.review.queue import command_for, continue_command, pending_reviews
+    from agentos.review.queue import (
+        SourceChange,
+        change_text,
+        command_for,
+        continue_command,
+        pending_reviews,
+        with_changes,
+    )
 
-    found = pending_reviews(context)
-    undecided = [pending for pending in found if pending.state.decision is None]
+    found = with_changes(context, pending_reviews(context))
+    undecided = [pending for pending in found if pending.state.decision is None and not pending.change]
     width = max((len(pending.parked_item.item) for pending in found), default=0)
     for pending in found:
         parked, decision = pending.parked_item, pending.state.decision
-        state = (
-            f"{decision.action.past_tense}; resume with: {continue_command(context, parked)}"
-            if decision
-            else f"{subject(pending)} waiting since {clock(parked.at, time.time())}: {one_line(parked.title)}"
-        )
-        click.echo(f"{parked.item:<{width}}  {state}")
+        parts = [
+            f"{subject(pending)} waiting since {clock(parked.at, time.time())}: {one_line(parked.title)}"
+        ]
+        if decision:
+            parts = [decision.action.past_tense]
+        parts += [text for text in [change_text(context, pending)] if text]
+        if decision and pending.change is not SourceChange.GONE:
+            parts.append(f"resume with: {continue_command(context, parked)}")
+        click.echo(f"{parked.item:<{width}}  {'; '.join(parts)}")
     if undecided:
         command = command_for(context, f"agentos review {undecided[0].parked_item.item}")
         click.echo(f"Read one and decide: {command}")
@@ -158,13 +169,14 @@ def _list(context: "ReviewContext") -> int:
 
 def _report_decided(context: "ReviewContext", pending: "PendingReview", decides: bool) -> int:
     from agentos.core.errors import NothingMatches
-    from agentos.review.queue import continue_command
+    from agentos.review.queue import SourceChange, change_text, continue_command
 
     assert pending.state.decision
-    text = (
-        f"{pending.parked_item.item} was already {pending.state.decision.action.past_tense}; "
-        f"resume with: {continue_command(context, pending.parked_item)}"
-    )
+    change = change_text(context, pending)
+    following = f"resume with: {continue_command(context, pending.parked_item)}"
+    if pending.change is not None:
+        following = change if pending.change is SourceChange.GONE else f"{change}; {following}"
+    text = f"{pending.parked_item.item} was already {pending.state.decision.action.past_tense}; {following}"
     if decides:
         raise NothingMatches(text)
     click.echo(text)

@@ -150,7 +150,7 @@ def item_text(context: "ReviewContext", pending: "PendingReview") -> str:
     """The item with its history, its verdict and its draft."""
     from agentos.core.text.line_assembler import clean, one_line
     from agentos.outputs.format import clock
-    from agentos.review.queue import draft_text, lineage
+    from agentos.review.queue import change_text, draft_text, lineage
 
     if pending.asks:
         return question_text(pending)
@@ -163,6 +163,7 @@ def item_text(context: "ReviewContext", pending: "PendingReview") -> str:
         [
             f"{parked.item}: {one_line(parked.title)}",
             f"  {subject(pending)} waiting since {clock(parked.at, time.time())} at {parked.node}",
+            *(f"  {text}" for text in [change_text(context, pending)] if text),
             f"  history in {parked.lineage}/:",
             *(f"    {page.name:<{width}}  {page.heading}" for page in pages),
             *(
@@ -241,8 +242,11 @@ def record(context: "ReviewContext", pending: "PendingReview", action: str, text
 
 def say_how_to_continue(context: "ReviewContext", decided: "Sequence[PendingReview]") -> None:
     """Print how to continue: each run and each command once, however many items were decided."""
-    from agentos.review.queue import continue_command, is_run_alive
+    from agentos.review.queue import SourceChange, continue_command, is_run_alive
 
+    decided = [pending for pending in decided if pending.change is not SourceChange.GONE]
+    if not decided:
+        return
     alive = {pending.parked_item.run for pending in decided if is_run_alive(context, pending.parked_item)}
     for run in sorted(alive):
         click.echo(f"Run {run} is in progress and picks it up unless it ends first. Otherwise resume with:")

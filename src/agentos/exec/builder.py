@@ -27,7 +27,17 @@ from agentos.core.planning.exec_command import (
     render_command,
     workflow_name,
 )
-from agentos.core.planning.plan import Candidate, Column, Item, ItemStatus, Plan, Selection, make_plan
+from agentos.core.planning.plan import (
+    Candidate,
+    Column,
+    Gone,
+    Item,
+    ItemStatus,
+    Plan,
+    Selection,
+    gone_item,
+    make_plan,
+)
 from agentos.core.planning.worker_task import Variable
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
@@ -46,7 +56,7 @@ from agentos.exec.sandbox import check_sandbox
 from agentos.exec.worker import DoneMarkers
 from agentos.exec.workspaces import contains, uncommitted_files, workspace_spec
 from agentos.gateway.child import GatewayChild, start_gateway
-from agentos.outputs.format import count, event_text
+from agentos.outputs.format import count, event_text, name_list
 from agentos.outputs.logfiles import JobLog
 from agentos.platform_support import host_clock
 from agentos.run.api import RunOrigin, run_with_signals
@@ -146,7 +156,17 @@ def plan_exec(request: ExecRequest) -> Plan:
                 held_by="another run" if name in held else None,
             )
         )
+    known = {candidate.item.id for candidate in candidates}
+    gone = sorted(failed - known) if request.selection.failed else ()
+    candidates += [gone_item(item, request.name, Gone.FAILED) for item in gone]
     return make_plan(candidates, request.selection)
+
+
+def explain_gone(plan: Plan, echo: Callable[[str], None]) -> None:
+    """Name the items that `--failed` does not find again, such as files that a pattern matched before."""
+    if plan.gone:
+        names = name_list([candidate.item.id for candidate in plan.gone])
+        echo(f"[COORDINATOR] Failed in the last run, but not among these items: {names}")
 
 
 def run_exec(request: ExecRequest, echo: Callable[[str], None]) -> int:
@@ -165,15 +185,16 @@ def run_exec(request: ExecRequest, echo: Callable[[str], None]) -> int:
 
 def explain_none(plan: Plan, selection: Selection, echo: Callable[[str], None]) -> int:
     """Say why nothing runs and what to type instead; returns the exit code."""
+    explain_gone(plan, echo)
     for candidate in plan.held:
         echo(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
     if plan.held:
         echo("[COORDINATOR] List runs: agentos runs")
-    elif selection.failed:
+    elif selection.failed and not plan.gone:
         echo(
             "[COORDINATOR] No selected item failed in the last run. To run every pending item, leave out --failed"
         )
-    else:
+    elif not plan.gone:
         echo("[COORDINATOR] Nothing is pending: every item is done. Redo them with --fresh")
     return 0
 
@@ -203,6 +224,7 @@ class ExecRunBuilder:
             if not plan.entries:
                 self._clean_up_killed_runs()
                 return explain_none(plan, self._request.selection, self._origin.echo)
+            explain_gone(plan, self._origin.echo)
             if self._request.sandbox:
                 check_sandbox()
                 self._origin.echo(f"[COORDINATOR] {SANDBOXED}")

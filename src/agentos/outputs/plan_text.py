@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Sequence
 
-from agentos.core.planning.plan import Candidate, Plan, PlanEntry, Selection, SkippedFile, SkipReason
+from agentos.core.errors import NothingMatches
+from agentos.core.planning.plan import Candidate, Gone, Plan, PlanEntry, Selection, SkippedFile, SkipReason
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.format import count, prefixed
 
@@ -22,6 +23,8 @@ def explain_empty_plan(plan: Plan, selection: Selection, say: Say, repo: str = "
     explain_skipped(plan, say, repo)
     if plan.done or plan.parked:
         return 0
+    if plan.gone and not plan.held:
+        return NothingMatches.exit_code if selection.words else 0
     if plan.held:
         if len(plan.held) <= MAX_NAMED:
             say(f"{COORDINATOR} List runs: agentos runs")
@@ -76,7 +79,11 @@ def _some_of(names: Sequence[str]) -> str:
 
 def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
     """Say which files are not items, and which selected items do not run: by name if they are few, otherwise by number."""
-    for line in skipped_lines(plan.skipped, repo):
+    for line in (
+        *skipped_lines(plan.skipped, repo),
+        *gone_lines(plan.gone, repo),
+        *_dropped_lines(plan.entries),
+    ):
         say(prefixed(COORDINATOR, line))
     _say_each_or_count(
         plan.held,
@@ -92,10 +99,43 @@ def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
     )
     _say_each_or_count(
         plan.parked,
-        lambda skipped: f"{skipped.item.id} is waiting for a person: agentos review {skipped.item.id}{repo}",
+        lambda skipped: _waiting(skipped, repo),
         f"items are waiting for a person; list them: agentos review{repo}",
         say,
     )
+
+
+def gone_lines(gone: Sequence[Candidate], repo: str = "") -> list[str]:
+    """What became of items that are no longer there, and what to do about it."""
+    failed = [candidate.item.id for candidate in gone if candidate.gone is Gone.FAILED]
+    lines = [
+        f"{candidate.item.id} is parked, but its file is gone: restore it, or drop the item with: "
+        f"agentos review {candidate.item.id} --reject{repo}"
+        for candidate in gone
+        if candidate.gone is Gone.PARKED
+    ]
+    if failed:
+        verb = "is no longer an item: its" if len(failed) == 1 else "are no longer items: their"
+        lines.append(
+            f"{_some_of(failed)} failed in the last run, but {verb} file is gone or has another number"
+        )
+    return lines
+
+
+def _dropped_lines(entries: Sequence[PlanEntry]) -> list[str]:
+    return [
+        f"{entry.item.id} was {entry.dropped} by a person, but {entry.item.source} has changed since: "
+        "it starts over, without that decision"
+        for entry in entries
+        if entry.dropped
+    ]
+
+
+def _waiting(parked: Candidate, repo: str) -> str:
+    item = parked.item
+    if parked.is_outdated:
+        return f"{item.id} is waiting for a person, but {item.source} has changed since: redo it with --fresh {item.number}"
+    return f"{item.id} is waiting for a person: agentos review {item.id}{repo}"
 
 
 def _say_each_or_count(

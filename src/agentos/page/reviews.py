@@ -2,7 +2,7 @@
 
 import contextlib
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -28,6 +28,7 @@ from agentos.review.queue import (
     pending_reviews,
     review_json,
     save_edit,
+    with_changes,
 )
 from agentos.storage.home import Home
 
@@ -142,8 +143,9 @@ class ReviewQueue:
             raise UsageError(f"the text is longer than {MAX_TEXT:,} characters")
         with self.source.session():
             waiting = self._find(request.item, request.project)
+            (pending,) = with_changes(waiting.context, [waiting.pending])
+            waiting = replace(waiting, pending=pending)
             decision = self._record(waiting, request)
-        pending = waiting.pending
         return {
             "item": pending.parked_item.item,
             "decision": decision.action.value,

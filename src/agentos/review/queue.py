@@ -6,11 +6,12 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from pathlib import Path
 
 from agentos.config.project import repo_option
-from agentos.config.settings import current_folder, environment
-from agentos.core.errors import ItemError, NothingMatches, UsageError
+from agentos.config.settings import Flags, current_folder, environment, read_settings
+from agentos.core.errors import AgentosError, ItemError, NothingMatches, UsageError
 from agentos.core.planning.gates import (
     Gate,
     GateRequest,
@@ -19,7 +20,7 @@ from agentos.core.planning.gates import (
     ReviewDecision,
     ReviewState,
 )
-from agentos.core.planning.plan import matches
+from agentos.core.planning.plan import Item, matches
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.line_assembler import clean, one_line
@@ -50,12 +51,20 @@ class ReviewContext:
         return self.fleet or FileItems(self.project, self.home, self.database)
 
 
+class SourceChange(StrEnum):
+    """What has happened to an item's file since the item was parked."""
+
+    CHANGED = "changed"
+    GONE = "gone"
+
+
 @dataclass(frozen=True, slots=True)
 class PendingReview:
-    """A parked item: undecided, or decided but not yet continued by a run."""
+    """A parked item: undecided, or decided but not yet continued by a run. `change` is known only if it was looked up."""
 
     state: ReviewState
     key: str
+    change: SourceChange | None = None
 
     @property
     def parked_item(self) -> ParkedItem:
@@ -89,6 +98,44 @@ def pending_reviews(context: ReviewContext) -> list[PendingReview]:
     """Every parked item, undecided ones first."""
     found = [PendingReview(record.state, record.key) for record in context.items.parked()]
     return sorted(found, key=_sort_key)
+
+
+def with_changes(context: ReviewContext, reviews: Sequence[PendingReview]) -> list[PendingReview]:
+    """The same items, each with what has happened to its file, as far as it is a file of this project."""
+    if context.fleet:
+        return list(reviews)
+    changes: dict[str, SourceChange | None] = {}
+    for name in {review.parked_item.workflow for review in reviews}:
+        with contextlib.suppress(AgentosError):
+            workflow = find_workflow(name, context.project)
+            sources = {each.item.id: each.item for each in workflow.candidates(context.project)}
+            on_github = workflow.name == "lld" and read_settings(Flags(repo=context.project)).github
+            for review in reviews:
+                if review.parked_item.workflow == name and not on_github:
+                    changes[review.key] = _change(context, review, sources.get(review.parked_item.item))
+    return [replace(review, change=changes.get(review.key)) for review in reviews]
+
+
+def _change(context: ReviewContext, review: PendingReview, item: Item | None) -> SourceChange | None:
+    if item is None:
+        return SourceChange.GONE
+    parked_digest = context.items.notes(review.key).get("digest")
+    return None if parked_digest == item.digest else SourceChange.CHANGED
+
+
+def change_text(context: ReviewContext, review: PendingReview) -> str:
+    """What follows from a change of the item's file; empty if there is none."""
+    parked = review.parked_item
+    match review.change:
+        case None:
+            return ""
+        case SourceChange.GONE:
+            drop = command_for(context, f"agentos review {parked.item} --reject")
+            return f"its file is gone, so nothing can continue it: restore the file, or drop the item with: {drop}"
+        case SourceChange.CHANGED if review.state.decision:
+            return "its file has changed since, so it will start over without this decision"
+        case SourceChange.CHANGED:
+            return f"its file has changed since, so start over with: {_start_over(context, parked)}"
 
 
 def review_json(pending: PendingReview) -> dict[str, object]:
@@ -228,6 +275,9 @@ def decide(
             'no feedback: say what should change, such as --send-back "name the limit in section 2"'
         )
     decision = ReviewDecision(action, text, review.state.edited)
+    if action is ReviewAction.REJECT and review.change is SourceChange.GONE:
+        _drop(context, review)
+        return decision
     with undecided(context, review) as items:
         items.write_note(review.key, decision_note(review.request.number), json.dumps(pack(decision)))
     return decision
@@ -246,8 +296,20 @@ def _check_action(review: PendingReview, action: ReviewAction) -> None:
         raise UsageError(f"{item} waits for an answer, not for a review: expected {expected}")
 
 
+def _drop(context: ReviewContext, review: PendingReview) -> None:
+    """Delete the checkpoint of an item whose file is gone; its documents go to the lineage of finished items."""
+    parked, items = review.parked_item, context.items
+    workflow = find_workflow(parked.workflow, context.project)
+    number = int(parked.item.rpartition("-")[2])
+    items.clean_finished({parked.item: review.key}, lambda item: workflow.tidy(items.documents, number))
+    if items.notes(review.key):
+        raise UsageError(f"{parked.item} is being worked on right now; see its progress with: agentos status")
+
+
 def next_step(review: PendingReview, decision: ReviewDecision) -> str:
     """What happens to the item when a run continues it."""
+    if review.change is SourceChange.GONE:
+        return "it is dropped, because its file is gone"
     match decision.action:
         case ReviewAction.ANSWER:
             return "its graph goes on with your answer"
@@ -307,20 +369,11 @@ def undecided(context: ReviewContext, review: PendingReview) -> Iterator[Project
         if state is None or state.parked_item.request != review.request or state.decision is not None:
             again = command_for(context, f"agentos review {item}")
             raise NothingMatches(f"{item} no longer waits for this decision; see its state with: {again}")
-        _check_source(context, review, notes.get("digest"))
+        # A decision on an outdated draft would have no effect: the item starts over, or is never continued.
+        (current,) = with_changes(context, [review])
+        if current.change:
+            raise UsageError(f"{item} cannot be decided on: {change_text(context, current)}")
         yield items
-
-
-def _check_source(context: ReviewContext, review: PendingReview, parked_digest: str | None) -> None:
-    """Refuse a decision on a draft of an outdated text: the item will start over and drop it."""
-    parked = review.parked_item
-    for candidate in find_workflow(parked.workflow, context.project).candidates(context.project):
-        item = candidate.item
-        if item.id == parked.item and item.digest != parked_digest:
-            raise UsageError(
-                f"{item.source} has changed since {parked.item} was parked, so the parked draft or question is outdated; "
-                f"start over with: {_start_over(context, parked)}"
-            )
 
 
 def _sort_key(review: PendingReview) -> tuple[bool, str, int]:

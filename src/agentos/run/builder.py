@@ -31,7 +31,7 @@ from agentos.outputs.plan_text import explain_empty_plan, explain_skipped
 from agentos.platform_support import host_clock
 from agentos.run.api import RunOrigin, RunRequest
 from agentos.run.code_setup import CodeSetup, PreparedCode
-from agentos.run.discovery import check_project, clean_finished, discover, written_folders
+from agentos.run.discovery import check_project, clean_finished, discover, gone_items, written_folders
 from agentos.run.event_loop import EventLoop
 from agentos.run.github_setup import GitHubIssues, connect_github, refuse_offline, refuse_untrusted
 from agentos.run.model_selection import check_prices, check_sdks, select_models
@@ -63,7 +63,10 @@ def plan_only(request: RunRequest, echo: Callable[[str], None]) -> Plan:
         workflow = github.workflow(workflow)
     home, selection = Home(request.settings.home), request.selection
     items = FileItems(request.settings.project, home)
-    candidates = discover(workflow, request.settings.project, home, items, only_failed=selection.failed)
+    project = request.settings.project
+    candidates = discover(workflow, project, home, items, only_failed=selection.failed)
+    if not github:
+        candidates += gone_items(workflow, home, items, candidates, failed=selection.failed)
     return make_plan(candidates, selection, workflow.skipped(request.settings.project))
 
 
@@ -170,6 +173,8 @@ class RunBuilder:
         candidates = discover(
             self._workflow, settings.project, self._home, items, only_failed=selection.failed
         )
+        if not self._github:
+            candidates += gone_items(self._workflow, self._home, items, candidates, failed=selection.failed)
         plan = make_plan(candidates, selection, self._workflow.skipped(settings.project))
         if settings.database and len(plan.entries) > 1:
             raise UsageError(

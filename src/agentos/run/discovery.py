@@ -5,7 +5,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
-from agentos.core.planning.plan import FINISHED, Candidate, ItemStatus, merge_duplicates
+from agentos.core.planning.plan import (
+    FINISHED,
+    Candidate,
+    Gone,
+    ItemStatus,
+    gone_item,
+    merge_duplicates,
+)
 from agentos.regular_files import check_folder
 from agentos.storage.home import Home
 from agentos.storage.item_store import ProjectItems
@@ -42,6 +49,25 @@ def discover(
             candidate = replace(candidate, failed_before=item.id in failed, held_by=held.get(item.id))
         candidates.append(candidate)
     return candidates
+
+
+def gone_items(
+    workflow: WorkflowMembers, home: Home, items: ProjectItems, known: list[Candidate], *, failed: bool
+) -> list[Candidate]:
+    """Parked items, and with `failed` those that failed in the last run, that are not among the `known` ones any more."""
+    found = (
+        dict.fromkeys(failed_before(home.runs, workflow.name, items.documents.root), Gone.FAILED)
+        if failed
+        else {}
+    )
+    for key in items.keys() - {items.key(workflow.name, candidate.item.number) for candidate in known}:
+        notes = items.notes(key)
+        state = review_state(notes)
+        if state and state.parked_item.workflow == workflow.name and notes.get("node") != FINISHED:
+            found[state.parked_item.item] = Gone.PARKED
+    # The file of an item that is being worked on may just have been moved, as a filed brief is.
+    others = {candidate.item.id for candidate in known} | (items.held().keys() if found else set())
+    return [gone_item(item, workflow.name, why) for item, why in sorted(found.items()) if item not in others]
 
 
 def check_project(workflow: WorkflowMembers, project: Path) -> None:
@@ -85,4 +111,5 @@ def _with_checkpoint(candidate: Candidate, notes: Mapping[str, str]) -> Candidat
         node=notes.get("node"),
         waits=state is not None and decision is None,
         decided=decision.action.past_tense if decision else "",
+        is_outdated=notes.get("digest") not in (None, candidate.item.digest),
     )

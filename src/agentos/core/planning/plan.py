@@ -79,6 +79,13 @@ class SkipReason(StrEnum):
     SUBFOLDER = "in a subfolder"
 
 
+class Gone(StrEnum):
+    """Why something that is no longer an item is named in a plan."""
+
+    PARKED = "parked"
+    FAILED = "failed in the last run"
+
+
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
     """A file that looks like an item but is not one. `source` is its path in the project, `problems` what is wrong with it."""
@@ -97,6 +104,8 @@ class Candidate:
     twins: other files that claim its number.
     problems: why it will fail.
     is_closed: it runs only if it is named; `status` is then that of its document.
+    is_outdated: its text has changed since its checkpoint, so that it starts over.
+    gone: there is no such item any more.
     """
 
     item: Item
@@ -109,6 +118,8 @@ class Candidate:
     twins: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     is_closed: bool = False
+    is_outdated: bool = False
+    gone: Gone | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +138,8 @@ class Selection:
 class PlanEntry:
     """An item to run.
 
-    `redo`: it has a verdict and runs again; `node`: where it resumes; `problems`: why it will fail.
+    `redo`: it has a verdict and runs again; `node`: where it resumes; `problems`: why it will fail; `dropped`: a person's
+    decision on a text that has changed since.
     """
 
     item: Item
@@ -135,17 +147,20 @@ class PlanEntry:
     redo: bool = False
     node: str | None = None
     problems: tuple[str, ...] = ()
+    dropped: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The items to run, those that another run holds or that wait for a person, those named but done, and skipped files."""
+    """The items to run, those that another run holds or that wait for a person, those named but done or gone, and skipped
+    files."""
 
     entries: tuple[PlanEntry, ...]
     held: tuple[Candidate, ...] = ()
     done: tuple[Candidate, ...] = ()
     parked: tuple[Candidate, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
+    gone: tuple[Candidate, ...] = ()
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -161,6 +176,8 @@ def make_plan(
     chosen = _labelled(chosen, candidates, selection.labels)
     if selection.failed:
         chosen = [candidate for candidate in chosen if candidate.failed_before]
+    gone = tuple(candidate for candidate in chosen if candidate.gone)
+    chosen = [candidate for candidate in chosen if not candidate.gone]
     done = [c for c in chosen if c.status is ItemStatus.APPROVED and not selection.fresh]
     over = {c.item.id for c in done}
     ready = [c for c in chosen if c.item.id not in over]
@@ -174,14 +191,18 @@ def make_plan(
         parked=tuple(parked),
         # Skipped files have never run, so neither item names nor --failed can mean them.
         skipped=() if selection.words or selection.failed else tuple(skipped),
+        gone=gone,
     )
 
 
 def _entry(candidate: Candidate, selection: Selection) -> PlanEntry:
-    node = None if selection.fresh else candidate.node
-    problems = (*candidate.item.problems, *candidate.problems)
     return PlanEntry(
-        candidate.item, _reason(candidate, selection), _is_redone(candidate, selection), node, problems
+        candidate.item,
+        _reason(candidate, selection),
+        _is_redone(candidate, selection),
+        None if selection.fresh or candidate.is_outdated else candidate.node,
+        (*candidate.item.problems, *candidate.problems),
+        candidate.decided if candidate.is_outdated and not selection.fresh else "",
     )
 
 
@@ -264,7 +285,11 @@ def _reason(candidate: Candidate, selection: Selection) -> str:
         reasons.append("failed before")
     if candidate.decided:
         reasons.append(f"{candidate.decided} by a person")
-    if candidate.node:
+    if candidate.is_outdated:
+        reasons.append(
+            "but changed since: starts over" if reasons else "changed since its checkpoint: starts over"
+        )
+    elif candidate.node:
         reasons.append(f"resumes at {candidate.node}")
     if candidate.status is ItemStatus.CHANGED or _is_redone(candidate, selection):
         reasons.append("needed revision before" if selection.words else "changed since it needed revision")
@@ -273,6 +298,12 @@ def _reason(candidate: Candidate, selection: Selection) -> str:
     if candidate.is_closed or candidate.status is ItemStatus.CLOSED:
         reasons.append("closed, but named")
     return ", ".join(reasons) or "new"
+
+
+def gone_item(item: str, workflow: str, why: Gone) -> Candidate:
+    number = item.rpartition("-")[2]
+    known = Item(item, workflow, int(number) if _is_number(number) else 0, "", "")
+    return Candidate(known, ItemStatus.PENDING, failed_before=why is Gone.FAILED, gone=why)
 
 
 def merge_duplicates(candidates: Sequence[Candidate]) -> list[Candidate]:
