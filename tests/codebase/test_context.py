@@ -6,6 +6,7 @@ import pytest
 
 from agentos.codebase.context import ContextBuilder, PartKind
 from agentos.codebase.related import RelatedDocument, nearest, read_documents
+from agentos.codebase.rendering import cut_lines, folder_lines
 from tests.codebase.projects import FILES, indexed, make_project
 
 
@@ -45,6 +46,11 @@ def test_a_context_stays_within_its_budget(tmp_path: Path, budget: int) -> None:
 
     assert 0 < context.tokens <= budget
     assert context.tokens > budget * 0.7
+
+
+def test_one_file_and_one_folder_are_counted_in_the_singular() -> None:
+    assert folder_lines(["a/only_file_of_this_folder.py"], 20) == "a/: 1 file"
+    assert cut_lines(["app", "tests"], 4, "folder") == "app\n... and 1 more folder"
 
 
 def test_named_files_and_conventions_are_shown_whole(tmp_path: Path) -> None:

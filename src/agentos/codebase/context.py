@@ -8,7 +8,15 @@ from pathlib import Path
 from agentos.codebase.index import CodeIndex, IndexedFile
 from agentos.codebase.ranking import RankedFile, rank
 from agentos.codebase.related import RelatedDocument, nearest, read_documents
-from agentos.codebase.rendering import characters, cut_lines, cut_text, path_tree, render_signatures, tokens
+from agentos.codebase.rendering import (
+    counted,
+    cut_lines,
+    cut_text,
+    estimated_characters,
+    estimated_tokens,
+    folder_lines,
+    render_signatures,
+)
 from agentos.codebase.words import words
 
 CONVENTIONS = ("AGENTS.md", "CLAUDE.md", "CONTRIBUTING.md")
@@ -43,7 +51,7 @@ class ContextPart:
 
     @property
     def tokens(self) -> int:
-        return tokens(self.text)
+        return estimated_tokens(self.text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +73,7 @@ class CodeContext:
 
     @property
     def tokens(self) -> int:
-        return tokens(self.shared_text) + tokens(self.own_text)
+        return estimated_tokens(self.shared_text) + estimated_tokens(self.own_text)
 
     @property
     def shared_text(self) -> str:
@@ -115,7 +123,7 @@ class ContextBuilder:
     ) -> None:
         self._index = index
         self._project = project
-        self._limit = characters(token_limit)
+        self._limit = estimated_characters(token_limit)
         self._named = tuple(named)
 
     def build(self, title: str, text: str, own_design: str = "") -> CodeContext:
@@ -133,7 +141,7 @@ class ContextBuilder:
         others = [name for name in CONVENTIONS if name not in self._named]
         parts += self._whole(PartKind.CONVENTIONS, others, _CONVENTIONS_SHARE, "project conventions", blobs)
         paths = self._index.paths()
-        tree = path_tree(paths, int(self._limit * _TREE_SHARE))
+        tree = folder_lines(paths, int(self._limit * _TREE_SHARE))
         if tree:
             why = f"all {len(paths):,} files" if len(paths) > 1 else "the only file"
             parts.append(ContextPart(PartKind.TREE, "", why, tree))
@@ -208,12 +216,12 @@ def _signature_part(
         return None
     why = reason_text(candidate)
     if rendered.hidden:
-        why += f"; {rendered.hidden} definitions did not fit"
+        why += f"; {counted(rendered.hidden, 'definition')} did not fit"
     return ContextPart(PartKind.SIGNATURES, file.path, why, rendered.text)
 
 
 def _other_part(others: Sequence[RankedFile], limit: int) -> ContextPart:
-    text = cut_lines([candidate.path for candidate in others[:_OTHER_FILES]], limit, "files")
+    text = cut_lines([candidate.path for candidate in others[:_OTHER_FILES]], limit, "file")
     return ContextPart(PartKind.OTHERS, "", "they match, but no definition in them was recognised", text)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from agentos.codebase.design_document import DesignDocument, FileRow, read_design
 from agentos.codebase.grammars import LANGUAGES
 from agentos.codebase.index import CodeIndex
+from agentos.codebase.rendering import counted
 from agentos.codebase.signatures import is_supported
 
 SECTIONS = (
@@ -50,9 +51,9 @@ class CheckResult:
     @property
     def outcome(self) -> str:
         """What was found and what it was compared with, without what could not be checked."""
-        counted = f"{_count(len(self.paths), 'path')} and {_count(len(self.symbols), 'symbol')} compared with the code"
-        found = f"{_count(len(self.findings), 'finding')}" if self.findings else "no findings"
-        return f"{found}, {counted}"
+        compared = f"{counted(len(self.paths), 'path')} and {counted(len(self.symbols), 'symbol')} compared with the code"
+        found = f"{counted(len(self.findings), 'finding')}" if self.findings else "no findings"
+        return f"{found}, {compared}"
 
     def as_text(self) -> str:
         """The summary and the findings as a list."""
@@ -266,7 +267,3 @@ def _parents(path: str) -> Iterable[str]:
 
 def _did_you_mean(choices: Sequence[str]) -> str:
     return f"; did you mean {' or '.join(f'`{choice}`' for choice in choices)}?" if choices else ""
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,7 +1,7 @@
 """The languages whose definitions are extracted, each with its grammar package and tree-sitter query.
 
-A query captures `@def`, the whole definition; `@name`; and `@body`, before which the signature ends. `@member` in place of
-`@def` marks a name that may be cited but is not listed, such as an attribute assigned in a method.
+A query captures `@def`, the whole definition; `@name`, its name; and `@body`, where the signature ends. `@member` in place of
+`@def` marks a name that a draft may mention but that is not shown to the model, such as an attribute assigned in a method.
 """
 
 from dataclasses import dataclass
@@ -127,7 +127,7 @@ _PHP = """
 
 @dataclass(frozen=True, slots=True)
 class Grammar:
-    """A grammar package, the function in it that returns the language, and the query for its definitions."""
+    """A grammar package, the function in it that returns the language, and the query that finds definitions."""
 
     package: str
     query: str

@@ -1,7 +1,7 @@
 """The index of a project's code: one SQLite file, with full-text search over contents and paths.
 
-Rows belong to file contents, identified by their git hash, and snapshots refer to them, so a new commit costs only what
-it changed. One process writes at a time; any number may read meanwhile.
+Each content is stored once, identified by its git hash (`blob`), and snapshots refer to it, so that for a new commit only
+the contents that it changed are added. One process writes at a time; any number may read meanwhile.
 """
 
 import contextlib
@@ -20,10 +20,12 @@ from agentos.core.errors import PreflightError
 from agentos.regular_files import open_regular
 
 VERSION = 2
-"""Increase it with every change to the tables or to what is stored in them; an older file is then rebuilt."""
+"""Increase it with every change to the tables or to what is stored in them; indexes of other versions are then rebuilt."""
 KEPT_SNAPSHOTS = 4  # runs that started at older commits may still be reading
 _BUSY_TIMEOUT = 30.0  # seconds
-_CACHE = -16_000  # KiB of pages in memory
+_CACHE = -16_000  # negative, so that SQLite takes it for KiB instead of pages
+# `text` is the full-text index of all contents, whose `rowid` is that of `blobs`; it can search but not return them. `texts`
+# are the contents that are shown whole. `names` are the names that contents define, without their enclosing definitions.
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT) WITHOUT ROWID;
 CREATE TABLE blobs (id INTEGER PRIMARY KEY, hash TEXT NOT NULL, language TEXT NOT NULL, skipped TEXT NOT NULL,
@@ -45,7 +47,8 @@ CREATE VIRTUAL TABLE path_text USING fts5(words, content='', tokenize="porter un
 
 @dataclass(frozen=True, slots=True)
 class IndexedFile:
-    """A file of a snapshot. `skipped` says why its content is not in the index; empty if it is."""
+    """A file of a snapshot. `blob` is the git hash of its content; `skipped` says why that is not in the index, and is
+    empty if it is."""
 
     path: str
     blob: str
@@ -56,7 +59,8 @@ class IndexedFile:
 
 @dataclass(frozen=True, slots=True)
 class IndexEntry:
-    """What is stored for one content."""
+    """What is stored of one content. `symbols` are the names it defines, as words, which count more in a search than the
+    words of the `body`."""
 
     language: str
     skipped: str = ""
@@ -74,7 +78,8 @@ class IndexWriter:
     def close(self) -> None:
         self._connection.close()
 
-    def has_snapshot(self, name: str) -> bool:
+    def renew_snapshot(self, name: str) -> bool:
+        """Keep the snapshot as long as a new one; False if it is not stored."""
         found = self._connection.execute("SELECT 1 FROM snapshots WHERE name = ?", (name,)).fetchone()
         if found:
             with self._connection:
@@ -84,7 +89,7 @@ class IndexWriter:
         return found is not None
 
     def missing(self, files: Sequence[tuple[SourceFile, str]]) -> list[tuple[SourceFile, str]]:
-        """Of these files, each with its language, one for each content that is not stored yet."""
+        """One file, with its language, for each pair of content and language that is not stored yet."""
         known = set(self._connection.execute("SELECT hash, language FROM blobs"))
         wanted: dict[tuple[str, str], tuple[SourceFile, str]] = {}
         for file, language in files:
@@ -122,7 +127,7 @@ class IndexWriter:
             self._connection.execute("INSERT OR REPLACE INTO texts VALUES (?, ?)", (blob, text))
 
     def add_snapshot(self, snapshot: Snapshot, languages: Sequence[str]) -> None:
-        """Record the snapshot, all contents of which are stored, and forget the oldest ones."""
+        """Add a snapshot whose contents are all stored, and delete all but the newest snapshots."""
         with self._connection as connection:
             known = {row[0] for row in connection.execute("SELECT path FROM paths")}
             for path in dict.fromkeys(file.path for file in snapshot.files if file.path not in known):
@@ -149,7 +154,8 @@ class IndexWriter:
             connection.execute(f"DELETE FROM snapshots WHERE id IN ({old})", (KEPT_SNAPSHOTS,))  # noqa: S608
 
     def is_mostly_stale(self) -> bool:
-        """Whether most contents no longer belong to a snapshot. Full-text rows cannot be deleted individually."""
+        """Whether most contents no longer belong to a snapshot. As full-text rows cannot be deleted individually, the whole
+        index is then rebuilt."""
         (total,) = self._connection.execute("SELECT count(*) FROM blobs").fetchone()
         (used,) = self._connection.execute("SELECT count(DISTINCT blob) FROM files").fetchone()
         return bool(total > 2000 and total > 3 * used)
@@ -159,7 +165,7 @@ class CodeIndex:
     """Reads one snapshot of an index. Use it as a context manager."""
 
     def __init__(self, path: Path, snapshot: str) -> None:
-        """Raises PreflightError if the index or the snapshot is not there."""
+        """Raises PreflightError if the index cannot be read or does not have the snapshot."""
         try:
             self.connection = sqlite3.connect(
                 f"file:{_quoted(path)}?mode=ro", uri=True, timeout=_BUSY_TIMEOUT
@@ -209,7 +215,7 @@ class CodeIndex:
         return found[0] if found else None
 
     def defining(self, name: str, limit: int = 20) -> list[str]:
-        """The paths of files that define this name, in whatever scope."""
+        """The paths of files that define this name, in any scope."""
         rows = self.connection.execute(
             "SELECT p.path FROM names n CROSS JOIN files f ON f.blob = n.blob AND f.snapshot = ?"
             " JOIN paths p ON p.id = f.path WHERE n.name = ? ORDER BY p.path LIMIT ?",
@@ -218,7 +224,7 @@ class CodeIndex:
         return [row[0] for row in rows]
 
     def with_stem(self, stem: str, limit: int = 200) -> list[tuple[int, str]]:
-        """The ids and paths of files whose name without its endings is `stem`."""
+        """The path ids and paths of files whose stem is `stem`; see `stem_of`."""
         rows = self.connection.execute(
             "SELECT p.id, p.path FROM paths p CROSS JOIN files f ON f.path = p.id AND f.snapshot = ?"
             " WHERE p.stem = ? ORDER BY p.path LIMIT ?",
@@ -237,12 +243,12 @@ class CodeIndex:
 
 
 def stem_of(path: str) -> str:
-    """The name of a file without its suffixes, in lower case, by which a mentioned file or module is found."""
+    """The name of a file without its suffixes, in lower case. Files and modules that an issue mentions are found by it."""
     return path.rpartition("/")[2].partition(".")[0].casefold()
 
 
 def _open_for_writing(path: Path) -> sqlite3.Connection:
-    """The database, created or replaced if its version differs or it is damaged."""
+    """The database: created if it is missing, and replaced if it is damaged or has another version."""
     for attempt in (1, 2):
         connection = _connect(path)
         try:
@@ -273,7 +279,7 @@ def delete_index(path: Path) -> None:
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    # Created by us, so that it is private from the start.
+    # SQLite itself would let other users read it, depending on the umask.
     os.close(open_regular(path, flags=os.O_RDWR | os.O_CREAT))
     return sqlite3.connect(path, timeout=_BUSY_TIMEOUT)
 

@@ -46,7 +46,7 @@ def update_index(
     raises, the batches already written stay in the index, and the next update continues from there.
     """
     with contextlib.closing(IndexWriter(job.database)) as writer:
-        is_known = writer.has_snapshot(job.snapshot.name)
+        is_known = writer.renew_snapshot(job.snapshot.name)
         is_stale = not is_known and writer.is_mostly_stale()
     if is_stale:
         delete_index(job.database)

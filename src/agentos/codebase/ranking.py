@@ -10,18 +10,20 @@ from dataclasses import dataclass, field
 from agentos.codebase.index import CodeIndex, stem_of
 from agentos.codebase.words import words
 
-MAX_TERMS = 20  # of an issue; more of them cost time and add common words
-_MIN_TERMS = 5
-_MAX_WORDS = 80  # distinct words that are looked up
+MAX_TERMS = (
+    20  # distinctive words of an issue that are searched for; more would cost time and be less distinctive
+)
+_FALLBACK_TERMS = 5  # words that are searched for instead if all words of an issue are common
+_MAX_LOOKUPS = 80  # distinct words, names or paths of an issue that are looked up in the index
 MAX_TEXT = 20_000  # characters of an issue that are read; the rest is usually logs
 _COMMON = 0.1  # share of the files; a word in more of them is not distinctive
-_COMMON_FILES = 500  # the same in a large project, where every file with a word costs time
+_COMMON_FILES = 500  # the same as a number of files, for large projects, where every match costs time
 _PATH_WEIGHT, _TITLE_WEIGHT = 0.35, 1.2
 _SYMBOL_COLUMN, _BODY_COLUMN = 2.0, 1.0
 _CANDIDATES = 300
 _PATH_BOOST, _MODULE_BOOST, _NAME_BOOST = 1.5, 1.0, 0.25  # added to scores that are at most about 1
 _MAX_NAMES = 3  # mentioned definitions in one file that count
-_MAX_DEFINED = 6  # files; a name defined in more of them identifies none
+_MAX_DEFINED = 6  # files; a name that more files have or define identifies none of them
 _TEST_FACTOR, _DOCUMENT_FACTOR = 0.45, 0.35
 _TESTS = re.compile(
     r"(^|/)(tests?|testing|spec|specs|__tests__|fixtures|testdata)/|(^|/)test_[^/]*$|_test\.\w+$|\.(test|spec)\.\w+$"
@@ -51,9 +53,9 @@ class Mentions:
 
 @dataclass(slots=True)
 class RankedFile:
-    """A file and why it is there. `number` is the id of its path in the index."""
+    """A file, its score and the reasons for it. `path_id` is the id of its path in the index."""
 
-    number: int
+    path_id: int
     path: str
     score: float = 0.0
     reasons: list[str] = field(default_factory=list)
@@ -64,7 +66,7 @@ def read_mentions(text: str) -> Mentions:
     paths = {found.replace("\\", "/").strip("./") for found in _PATH.findall(text)}
     for dotted in _DOTTED.findall(text):
         parts = dotted.split(".")
-        # `pkg.module.Class.method` may be a module at any of its dots.
+        # The module in `pkg.module.Class.method` may end at any of the dots.
         paths.update("/".join(parts[:end]) for end in range(2, len(parts) + 1))
     quoted = (name for code in _QUOTED.findall(text) for name in _NAME.findall(code))
     names = {*_IDENTIFIER.findall(text), *quoted, *_CALLED.findall(text)}
@@ -73,10 +75,13 @@ def read_mentions(text: str) -> Mentions:
 
 
 def rank(index: CodeIndex, title: str, text: str) -> list[RankedFile]:
-    """The files most likely to matter, best first. The title counts once more on its own."""
+    """The files most likely to matter, best first.
+
+    The words of the title count three times more than those of the text, and are searched for once more on their own.
+    """
     text = text[:MAX_TEXT]
     title_words = words(title)
-    # The paths in a traceback are mentions; their words only say where somebody's Python is installed.
+    # The paths in a traceback count as mentions. Their words are left out: they only say where Python is installed.
     terms = _terms(index, Counter([*words(_TRACEBACK_PATH.sub(" ", text)), *(title_words * 3)]))
     files: dict[int, RankedFile] = {}
     _add_contents(index, files, terms, 1.0)
@@ -96,18 +101,19 @@ def _terms(index: CodeIndex, counts: Counter[str]) -> list[str]:
     (total,) = index.connection.execute(
         "SELECT count(*) FROM files WHERE snapshot = ?", (index.snapshot,)
     ).fetchone()
-    most = max(5, min(int(total * _COMMON), _COMMON_FILES))
+    max_files = max(5, min(int(total * _COMMON), _COMMON_FILES))
     distinctive, common = [], []
-    for word, count in counts.most_common(_MAX_WORDS):
+    for word, count in counts.most_common(_MAX_LOOKUPS):
         (found,) = index.connection.execute(
-            "SELECT count(*) FROM (SELECT 1 FROM text WHERE text MATCH ? LIMIT ?)", (f'"{word}"', most + 1)
+            "SELECT count(*) FROM (SELECT 1 FROM text WHERE text MATCH ? LIMIT ?)",
+            (f'"{word}"', max_files + 1),
         ).fetchone()
-        if 0 < found <= most:
+        if 0 < found <= max_files:
             distinctive.append((min(count, 4) * math.log(1 + total / found), word))
         elif found:
             common.append(word)
     if not distinctive:
-        return common[:_MIN_TERMS]
+        return common[:_FALLBACK_TERMS]
     return [word for _, word in sorted(distinctive, reverse=True)[:MAX_TERMS]]
 
 
@@ -123,8 +129,8 @@ def _add_contents(
         (_SYMBOL_COLUMN, _BODY_COLUMN, _any_of(terms), 2 * _CANDIDATES, index.snapshot),
     ).fetchall()
     best = max((-score for _, _, score in rows), default=1.0)
-    for number, path, score in rows:
-        file = files.setdefault(number, RankedFile(number, path))
+    for path_id, path, score in rows:
+        file = files.setdefault(path_id, RankedFile(path_id, path))
         file.score += weight * -score / best
         file.reasons.append("words")
 
@@ -133,27 +139,27 @@ def _add_paths(index: CodeIndex, files: dict[int, RankedFile], terms: Sequence[s
     if not terms:
         return
     rows = index.connection.execute(
-        "SELECT p.id, p.path, t.score FROM (SELECT rowid AS number, bm25(path_text) AS score FROM path_text"
+        "SELECT p.id, p.path, t.score FROM (SELECT rowid AS path_id, bm25(path_text) AS score FROM path_text"
         " WHERE path_text MATCH ? ORDER BY score LIMIT ?) t"
-        " CROSS JOIN files f ON f.path = t.number AND f.snapshot = ? JOIN paths p ON p.id = t.number",
+        " CROSS JOIN files f ON f.path = t.path_id AND f.snapshot = ? JOIN paths p ON p.id = t.path_id",
         (_any_of(terms), _CANDIDATES, index.snapshot),
     ).fetchall()
     best = max((-score for _, _, score in rows), default=1.0)
-    for number, path, score in rows:
-        file = files.setdefault(number, RankedFile(number, path))
+    for path_id, path, score in rows:
+        file = files.setdefault(path_id, RankedFile(path_id, path))
         file.score += _PATH_WEIGHT * -score / best
         file.reasons.append("path")
 
 
 def _boost(index: CodeIndex, files: dict[int, RankedFile], mentions: Mentions) -> None:
     """Raise the scores of files that the issue names, or whose definitions it names."""
-    for number, path, boost in _mentioned_paths(index, mentions):
-        file = files.setdefault(number, RankedFile(number, path))
+    for path_id, path, boost in _mentioned_paths(index, mentions):
+        file = files.setdefault(path_id, RankedFile(path_id, path))
         file.score += boost
         file.reasons.append("named")
     by_path = {file.path: file for file in files.values()}
     counts: Counter[str] = Counter()
-    for name in sorted(mentions.names)[:_MAX_WORDS]:
+    for name in sorted(mentions.names)[:_MAX_LOOKUPS]:
         paths = index.defining(name, _MAX_DEFINED + 1)
         if len(paths) > _MAX_DEFINED:
             continue
@@ -165,20 +171,21 @@ def _boost(index: CodeIndex, files: dict[int, RankedFile], mentions: Mentions) -
 
 
 def _mentioned_paths(index: CodeIndex, mentions: Mentions) -> list[tuple[int, str, float]]:
-    """The files whose path ends with a mentioned one; a dotted module counts less than a path with its suffix."""
+    """The id, path and boost of each file whose path ends with a mentioned one. The name of a module counts less than a
+    path with a suffix."""
     found: dict[int, tuple[int, str, float]] = {}
-    for mention in sorted(mentions.paths)[:_MAX_WORDS]:
+    for mention in sorted(mentions.paths)[:_MAX_LOOKUPS]:
         last = mention.rpartition("/")[2]
         is_path = "." in last
         candidates = index.with_stem(stem_of(last))
         if "/" not in mention and len(candidates) > _MAX_DEFINED:
             continue  # a name as common as `__init__.py` identifies none
-        for number, path in candidates:
+        for path_id, path in candidates:
             stem = path if is_path else path.rpartition(".")[0]
             if mention == stem or stem.endswith(f"/{mention}") or mention.endswith(f"/{stem}"):
                 boost = _PATH_BOOST if is_path else _MODULE_BOOST
-                if number not in found or found[number][2] < boost:
-                    found[number] = (number, path, boost)
+                if path_id not in found or found[path_id][2] < boost:
+                    found[path_id] = (path_id, path, boost)
     return list(found.values())
 
 

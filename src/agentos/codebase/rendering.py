@@ -1,4 +1,4 @@
-"""Renders what a model is shown of a project's code, within a budget of tokens."""
+"""Renders the parts of a project's code that a model is shown, within a token budget."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,26 +11,31 @@ CHARACTERS_PER_TOKEN = 4
 _INDENT = " "
 
 
-def tokens(text: str) -> int:
-    """Estimate the number of tokens; providers count them only after the call."""
+def estimated_tokens(text: str) -> int:
+    """An estimate of the text's tokens; the provider's count is known only after the call."""
     return -(-len(text) // CHARACTERS_PER_TOKEN)
 
 
-def characters(token_count: int) -> int:
+def estimated_characters(token_count: int) -> int:
     return token_count * CHARACTERS_PER_TOKEN
 
 
-def path_tree(paths: Sequence[str], limit: int) -> str:
+def counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def folder_lines(paths: Sequence[str], limit: int) -> str:
     """All paths, one line per folder.
 
-    If they do not fit into `limit` characters, folders show only a count, starting with the deepest.
+    If the lines do not fit into `limit` characters, those of the deepest folders show only how many files they have, then
+    those of the next level, until the lines fit. What still does not fit is cut off.
     """
     folders: dict[str, list[str]] = {}
     for path in paths:
         folder, _, name = path.rpartition("/")
         folders.setdefault(folder, []).append(name)
     named = {folder: f"{folder or '.'}/: {' '.join(names)}" for folder, names in folders.items()}
-    short = {folder: f"{folder or '.'}/: {len(names)} files" for folder, names in folders.items()}
+    short = {folder: f"{folder or '.'}/: {counted(len(names), 'file')}" for folder, names in folders.items()}
     size = sum(len(line) + 1 for line in named.values())
     lines = dict(named)
     for folder in sorted(folders, key=lambda folder: (-folder.count("/"), -len(named[folder]))):
@@ -39,15 +44,16 @@ def path_tree(paths: Sequence[str], limit: int) -> str:
         if len(short[folder]) < len(named[folder]):
             size -= len(named[folder]) - len(short[folder])
             lines[folder] = short[folder]
-    return cut_lines([lines[folder] for folder in sorted(lines)], limit, "folders")
+    return cut_lines([lines[folder] for folder in sorted(lines)], limit, "folder")
 
 
 def cut_lines(lines: list[str], limit: int, noun: str) -> str:
+    """The lines that fit into `limit` characters, and one that says how many more there are; `noun` is singular."""
     kept, size = [], 0
     for number, line in enumerate(lines):
         size += len(line) + 1
         if size > limit:
-            kept.append(f"... and {len(lines) - number:,} more {noun}")
+            kept.append(f"... and {counted(len(lines) - number, f'more {noun}')}")
             break
         kept.append(line)
     return "\n".join(kept)
@@ -58,14 +64,14 @@ def cut_text(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     note = "\n... cut here: {:,} more characters"
-    room = limit - len(note) - 8
+    room = limit - len(note) - 8  # for the digits of the number
     kept = text[: max(room, 0)].rpartition("\n")[0] if room > 0 else ""
     return kept + note.format(len(text) - len(kept)) if kept else ""
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedFile:
-    """A file's signatures as shown; `hidden` definitions did not fit."""
+    """A file's signatures as shown. `hidden` is the number of definitions that did not fit."""
 
     path: str
     text: str
@@ -73,9 +79,10 @@ class RenderedFile:
 
 
 def render_signatures(file: IndexedFile, limit: int, wanted: frozenset[str]) -> RenderedFile | None:
-    """The file's definitions within `limit` characters, those with a `wanted` word in their name first.
+    """The file's definitions within `limit` characters, in the order of the file.
 
-    None if not even its best definition fits.
+    If they do not all fit, those with a `wanted` word in their name are chosen first, then the outermost. None if not one
+    of them fits.
     """
     listed = [definition for definition in file.definitions if definition.signature]
     lines = [f"{_INDENT * (d.depth + 1)}{d.signature}" for d in listed]
@@ -95,7 +102,9 @@ def render_signatures(file: IndexedFile, limit: int, wanted: frozenset[str]) -> 
         return None
     hidden = len(listed) - len(chosen)
     shown = "\n".join(lines[number] for number in sorted(chosen))
-    return RenderedFile(file.path, f"{head}{shown}\n{_INDENT}... {hidden} more definitions", hidden)
+    return RenderedFile(
+        file.path, f"{head}{shown}\n{_INDENT}... {counted(hidden, 'more definition')}", hidden
+    )
 
 
 def _matches(definition: Definition, wanted: frozenset[str]) -> bool:

@@ -25,7 +25,8 @@ MISSING_EXTRA = (
 class Definition:
     """A name that a file defines: `name` with its enclosing definitions, as in `Pool.acquire`.
 
-    `signature` is empty for a name that may be cited but is not worth a line, such as an attribute.
+    `depth` is their number. `signature` is empty for a name that a draft may mention but that is not shown to the model, such
+    as an attribute.
     """
 
     name: str
