@@ -1,9 +1,9 @@
 """The only way to open a file that may be hostile: no links, no devices, no blocking, bounded size.
 
 A cloned repository decides what is at every path inside it. Opened blindly, a link would send a private file to a
-model, a FIFO would block forever, and a link to /dev/zero would fill the memory. Everything that opens a project's
-file, or a file in the home that something may have replaced, goes through this module: `read_regular` and `read_start`
-for content in memory, `open_regular` for files that are read in parts or written to.
+model, a FIFO would block forever, and a link to /dev/zero would exhaust memory. Every file of a project, and every file of the
+home folder that may have been replaced, is opened by this module: with `read_regular` or `read_start` to read it into memory,
+with `open_regular` to read it in parts or to write to it.
 """
 
 import contextlib
@@ -16,14 +16,14 @@ from agentos.core.errors import PreflightError
 
 MAX_BYTES = 1024 * 1024
 FIX = "move it away, or replace it with a regular file"
-FOLDER_FIX = "move it away, or replace it with the folder itself"
+FOLDER_FIX = "move it away, or replace it with a real folder"
 _SAFE_FLAGS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _PRIVATE_MODE = 0o600
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UnsafeFile(PreflightError):
-    """The path is not a regular file of acceptable size; `problem` says what is there instead."""
+    """The path is not a regular file of acceptable size, or not a folder; `problem` says what was found and expected."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{path}: {problem}")
@@ -71,20 +71,20 @@ def open_regular(
 ) -> int:
     """A descriptor of a regular file, opened without blocking.
 
-    With a `root`, no folder between it and the file may be a link either, so nothing outside it is reached. With
-    `follow`, the file itself may be a link, for paths that only the user controls. Raises UnsafeFile for anything but a
+    With a `root`, the folders between it and the file must not be links either, so nothing outside `root` is opened. With
+    `follow`, for paths that only the user controls, the file itself may be a link. Raises UnsafeFile for anything but a
     regular file; FileNotFoundError and other errors of the file system pass through.
     """
     descriptor = _open(path, root, (_SAFE_FLAGS & ~os.O_NOFOLLOW if follow else _SAFE_FLAGS) | flags, mode)
-    kind = os.fstat(descriptor).st_mode
-    if not stat.S_ISREG(kind):
+    found = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(found):
         os.close(descriptor)
-        raise _not_regular(path, _kind(kind))
+        raise _not_regular(path, _kind(found))
     return descriptor
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Whether the folder can be reached from `root` without following a link; a missing one counts as inside."""
+    """Whether the folder can be reached from `root` without following a link. A missing folder counts as inside."""
     try:
         check_folder(path, root)
     except UnsafeFile:
@@ -93,13 +93,13 @@ def is_inside(path: Path, root: Path) -> bool:
 
 
 def check_folder(path: Path, root: Path) -> None:
-    """Raises UnsafeFile unless `path` is missing, or a folder that is reached from `root` without following a link."""
+    """Raises UnsafeFile unless `path` is missing or is a folder that can be reached from `root` without following a link."""
     with contextlib.suppress(FileNotFoundError):
         os.close(_open_folder(path, root))
 
 
 def list_folder(path: Path, root: Path | None = None) -> list[str]:
-    """The names in a folder; none if it is missing. Raises UnsafeFile as `check_folder` does."""
+    """The names in a folder; none if the folder is missing. Raises UnsafeFile as `check_folder` does."""
     try:
         folder = _open_folder(path, path if root is None else root)
     except (FileNotFoundError, NotADirectoryError):

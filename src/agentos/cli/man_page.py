@@ -10,7 +10,7 @@ from agentos.cli.group import COMMANDS, LazyGroup
 from agentos.cli.run import workflow_command
 
 ALIASES = ("lld-workflow", "issue-workflow")
-"""Programs that are described on the same page."""
+"""Programs for which this page is installed, too."""
 _INTRO = (
     "agentos turns a backlog of issues into reviewed documents. It runs many LLM workflows side by side, each in a process "
     "of its own, over one pool of rate-limited API keys. After Ctrl-C, a crash or a power failure the same command resumes "
@@ -29,9 +29,9 @@ _EXIT_CODES = {
 }
 _ENVIRONMENT = {
     "GEMINI_API_KEY_1, ANTHROPIC_API_KEY_1, OPENAI_API_KEY_1": "API keys; further ones are numbered 2, 3 and so on",
-    "AGENTOS_HOME": "the folder of checkpoints, logs and credentials; ~/.agentos if not set",
+    "AGENTOS_HOME": "the folder for checkpoints, logs and credentials; ~/.agentos if not set",
     "AGENTOS_KEY_CONCURRENCY": "concurrent calls per key; 1 if not set",
-    "NO_COLOR, FORCE_COLOR": "never or always use colours",
+    "NO_COLOR, FORCE_COLOR": "if set, never or always use colours",
 }
 _FILES = {
     "agentos.toml": "settings of a project",
@@ -73,13 +73,13 @@ def _lines() -> Iterator[str]:
 
 
 def _command(name: str, command: click.Command) -> Iterator[str]:
-    """A subsection: usage, description, arguments and options, examples; then those of its subcommands."""
+    """A subsection: usage, description, arguments and options, the subsections of its subcommands, examples."""
     context = click.Context(command, info_name=name)
     usage = " ".join(command.collect_usage_pieces(context))
     yield from (f'.SS "{_escaped(f"{name} {usage}")}"', *_paragraphs(command.help or ""))
     for param in command.params:
         if (record := param.get_help_record(context)) and record[1]:
-            yield from (".TP", f".B {_escaped(record[0])}", _escaped(_sentence(record[1])))
+            yield from (".TP", f".B {_escaped(record[0])}", _escaped(_unwrapped(record[1])))
     if isinstance(command, click.Group):
         for inner, found in command.commands.items():
             yield from _command(f"{name} {inner}", found)
@@ -87,19 +87,20 @@ def _command(name: str, command: click.Command) -> Iterator[str]:
 
 
 def _paragraphs(text: str) -> Iterator[str]:
-    r"""Paragraphs are filled; those that begin with \b keep their lines, as in click."""
+    r"""Paragraphs are wrapped by roff; those that begin with \b keep their line breaks, as in click."""
     for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
         if paragraph.startswith("\b\n"):
             yield from (".nf", *(_escaped(line) for line in paragraph.splitlines()[1:]), ".fi", ".PP")
         elif paragraph.strip():
-            yield from (_escaped(_sentence(paragraph)), ".PP")
+            yield from (_escaped(_unwrapped(paragraph)), ".PP")
 
 
-def _sentence(text: str) -> str:
+def _unwrapped(text: str) -> str:
     return " ".join(text.split())
 
 
 def _escaped(text: str) -> str:
-    """Text that roff prints as it is: a leading dot or quote is not a request, and a hyphen can be copied."""
+    """Escape text so that roff prints it literally: no dot or quote starts a request, and hyphens stay ASCII, so that an
+    option can be copied from the page."""
     text = text.replace("\\", r"\e").replace("-", r"\-").replace('"', r"\(dq").replace("~", r"\(ti")
     return rf"\&{text}" if text.startswith((".", "'")) else text

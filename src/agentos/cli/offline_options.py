@@ -42,6 +42,8 @@ class OfflineOptions(TypedDict):
 
 
 class ServerKeys(NamedTuple):
+    """All keys that the server accepts, and those among them that were not given to it."""
+
     generated: "tuple[OfflineKey, ...]"
     all: "tuple[OfflineKey, ...]"
 
@@ -52,11 +54,11 @@ def server_keys(options: OfflineOptions) -> ServerKeys:
     file = options["keys_file"]
     lines = [*options["key"], *(file.read_text(encoding="utf-8").splitlines() if file else [])]
     given = tuple(parse_key(line) for line in lines if line.strip() and not line.startswith("#"))
-    number = options["keys"] if options["keys"] is not None else (0 if given else 4)
-    generated = make_keys(number)
+    generated_count = options["keys"] if options["keys"] is not None else (0 if given else 4)
+    generated = make_keys(generated_count)
     if len({key.name for key in (*given, *generated)}) < len(given) + len(generated):
         raise ValueError(
-            "two keys have the same name; generated keys are named key-1, key-2, ...: choose other names for yours"
+            "two keys have the same name: choose other names (key-1, key-2 and so on are those of generated keys)"
         )
     return ServerKeys(generated, (*given, *generated))
 
@@ -101,14 +103,14 @@ def _limits(options: OfflineOptions) -> "OfflineLimits":
 
 
 def check_limits(config: "ServerConfig", keys: "tuple[OfflineKey, ...]") -> None:
-    """Reject a limit for an unknown name: it would silently limit nothing."""
-    unshared = {key.name for key in keys} - set(config.buckets)
+    """Reject a limit for a name that has none, because it would silently have no effect."""
+    keys_without_bucket = {key.name for key in keys} - set(config.buckets)
     for name in config.special_limits:
         if name in config.buckets:
             raise ValueError(
                 f"{name} shares the bucket {config.buckets[name]}: set the limit for that bucket"
             )
-        if name not in unshared and name not in config.buckets.values():
+        if name not in keys_without_bucket and name not in config.buckets.values():
             raise ValueError(f"invalid --limit: no key or bucket is named {name}")
 
 

@@ -41,7 +41,7 @@ class WorkflowResult:
     - `item_id`: the id that `item_id_func` gave.
     - `success`, `error`: whether the item succeeded, and the error's text if it did not.
     - `duration`: seconds.
-    - `metadata`: what the worker function returned. A mapping is kept as it is, any other value is under `"result"`.
+    - `metadata`: what the worker function returned: a mapping as it is, any other value under the key `"result"`.
     """
 
     item_id: str
@@ -53,7 +53,8 @@ class WorkflowResult:
 
 @dataclass(slots=True)
 class ProgressStats:
-    """Counts the items of an execution. `completed` includes both the successful and the failed ones."""
+    """Counts the items of an execution. `completed` counts those that succeeded or failed; `failed` includes those that
+    were interrupted."""
 
     total: int = 0
     completed: int = 0
@@ -68,7 +69,7 @@ class ProgressStats:
 
     @property
     def completion_rate(self) -> float:
-        """Completed items in per cent of the total; 0.0 if there are no items."""
+        """Completed items as a percentage of all items; 0.0 if there are none."""
         return 100.0 * self.completed / self.total if self.total else 0.0
 
 
@@ -87,7 +88,7 @@ class ParallelCoordinator:
 
     - `max_workers`: 1 to MAX_PARALLELISM; a larger number is capped with a warning. Default: DEFAULT_PARALLELISM.
     - `credential_coordinator`: if given, every call holds a key of its own, which the function gets as its second
-      argument. An item fails if no key becomes free within `credential_timeout` seconds (None: waits for ever).
+      argument. An item fails if no key becomes free within `credential_timeout` seconds (None: waits forever).
     - `processes`: runs each call in a process of its own instead of a thread, so that a crash or a leak affects only
       its item. The function and the items must then be picklable.
 
@@ -97,7 +98,7 @@ class ParallelCoordinator:
     running calls get 4 seconds to finish, and the items that did not finish are reported as interrupted and listed by
     `get_checkpoints`. Signals are caught only on the main thread, and the previous handlers are restored.
 
-    The object can be reused, also from within a worker function, and may be used from any thread.
+    A coordinator can be reused, also from within a worker function, and can be used from any thread.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class ParallelCoordinator:
         ids = [str(item_id_func(item)) for item in all_items]
         self._checkpoints = []
         if dry_run:
-            _list_items(ids)
+            _print_items(ids)
             return ParallelResult(ProgressStats(total=len(ids)), [])
         execution = _Execution(all_items, ids, worker_func, self)
         if all_items:
@@ -154,7 +155,7 @@ class ParallelCoordinator:
 
 @dataclass(slots=True)
 class _Execution(Generic[T]):
-    """One call of `execute_parallel`: runs the items' threads and, as a listener of the run, collects the results."""
+    """One call of `execute_parallel`: runs each item in its thread and, as a listener to the run, collects the results."""
 
     items: list[T]
     ids: list[str]
@@ -206,14 +207,14 @@ class _Execution(Generic[T]):
             case events.ShutdownStarted():
                 self._stopping.set()
             case events.ItemEnded():
-                self._end(int(event.item), event)
+                self._add_result(int(event.item), event)
             case _:
                 pass
 
     def close(self) -> None:
         pass
 
-    def _end(self, index: int, event: events.ItemEnded) -> None:
+    def _add_result(self, index: int, event: events.ItemEnded) -> None:
         item_id, ending = self.ids[index], event.outcome.ending
         if ending is Ending.INTERRUPTED:
             self.interrupted.append(item_id)
@@ -233,7 +234,7 @@ class _Execution(Generic[T]):
 
 @contextlib.contextmanager
 def _signals(engine: InlineEngine) -> Iterator[ExternalInputs]:
-    """Catches signals while the block runs. Python allows this only on the main thread; elsewhere none are caught."""
+    """Catches signals while the block runs, on the main thread: on any other, Python does not allow it."""
     if threading.current_thread() is not threading.main_thread():
         yield ExternalInputs([])
         return
@@ -243,7 +244,7 @@ def _signals(engine: InlineEngine) -> Iterator[ExternalInputs]:
 
 
 def _metadata(value: object) -> Mapping[str, Any]:
-    """The result's metadata: see `WorkflowResult`."""
+    """The `metadata` of a `WorkflowResult`, from what the worker function returned."""
     match value:
         case WorkflowResult():
             return value.metadata
@@ -263,7 +264,7 @@ def _capped(workers: int) -> int:
     return min(workers, MAX_PARALLELISM)
 
 
-def _list_items(ids: list[str]) -> None:
+def _print_items(ids: list[str]) -> None:
     lines = [
         f"[COORDINATOR] Dry run mode - would process {count(len(ids), 'item')}:",
         *(f"  - {name}" for name in ids),
