@@ -149,8 +149,8 @@ def _is_safe_load(call: ast.AST) -> bool:
     loaders = [
         node.value for node in ast.walk(call) if isinstance(node, ast.keyword) and node.arg == "Loader"
     ]
-    names = {name for loader in loaders for name in re.findall(r"\w*Loader\w*", ast.unparse(loader))}
-    return bool(names) and names <= {"SafeLoader", "CSafeLoader"}
+    names = {name for loader in loaders for name in re.findall(r"\w*[Ll]oader\w*", ast.unparse(loader))}
+    return bool(names) and names <= {"SafeLoader", "CSafeLoader", "_safe_yaml_loader"}
 
 
 def _calls(tree: ast.Module, function: str) -> Iterator[ast.Call]:

@@ -73,6 +73,19 @@ def test_code_that_earlier_prompts_did_not_show_is_counted() -> None:
     assert with_code.with_code(0) == with_code
 
 
+def test_the_size_of_the_issues_to_run_counts_not_that_of_earlier_ones() -> None:
+    earlier = history(replace(item_trace(), source_tokens=200))
+    inputs = planned_run(2)
+    small, large = (
+        replace(entry, item=replace(entry.item, source_tokens=tokens))
+        for entry, tokens in zip(inputs.entries, (100, 205_000), strict=True)
+    )
+    found = forecast(replace(inputs, entries=(small, large)), earlier)
+    assert found.usage == Usage(4, 2 * (1000 - 100) + 2 * (1000 + 204_800), 2000)
+    unknown = forecast(replace(inputs, entries=(small, large)), history(item_trace()))
+    assert unknown.usage == Usage(4, 4000, 2000), "of older runs the size is unknown"
+
+
 def test_without_an_enabled_key_there_is_no_forecast() -> None:
     disabled = [replace(key, enabled=False) for key in keys(2)]
     assert forecast(planned_run(3, credentials=disabled), history()).seconds is None
@@ -296,7 +309,7 @@ FINISH = Outcome(Ending.FINISHED, Verdict.APPROVED, 1)
 
 def test_a_trace_excludes_waiting_for_keys_and_refused_calls() -> None:
     builder = build_traces(
-        (0.0, events.RunStarted("r", "lld", "/p", ("LLD-9",), 1, ("key-1",))),
+        (0.0, events.RunStarted("r", "lld", "/p", ("LLD-9",), 1, ("key-1",), source_tokens=(200,))),
         (0.0, events.ItemStarted("LLD-9", 1, 1)),
         (1.0, events.WorkerStarted("LLD-9", 1)),
         (1.1, events.NodeStarted("LLD-9", "N1_design", 1)),
@@ -311,7 +324,7 @@ def test_a_trace_excludes_waiting_for_keys_and_refused_calls() -> None:
     )
     (found,) = builder.traces
     (call,) = found.calls
-    assert builder.warm_up == 1.0 and found.start == 0.0
+    assert builder.warm_up == 1.0 and found.start == 0.0 and found.source_tokens == 200
     assert call.work_before == pytest.approx(0.6) and call.duration == 5.0 and call.usage == Usage(1, 10, 20)
     assert found.after == pytest.approx(1.0) and found.nodes == (("N1_design", 0),)
 

@@ -47,6 +47,9 @@ def test_a_value_may_contain_line_breaks_and_separators() -> None:
     [
         ("t.csv", "id,title\n1,a\n1,b\n", "rows 1 and 2 are both called '1'"),
         ("t.csv", "id,title\n1,a,b\n", "line 2 has 3 columns, the header has 2"),
+        ("t.csv", "id,title\n1,a\n\n2\n", "line 4 has 1 column, the header has 2"),
+        ("t.csv", "id,title\n1,Gr\udcf6\udcdfe\n", "line 2 is not UTF-8 (byte 0xf6): save the file as UTF-8"),
+        ("t.jsonl", '{"id": "\udce9"}', "line 1 is not UTF-8 (byte 0xe9)"),
         ("t.csv", "id,title,title\n1,a,b\n", "two columns are called 'title'"),
         ("t.csv", "i\0d\0,\0", "is no UTF-8 text; save it as UTF-8"),
         ("t.csv", "id,title\n,a\n", "row 1 has no name in its column 'id'"),

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentos.core.text.line_assembler import CUT_MARK, MAX_LINE, LineAssembler, clean
+from agentos.core.text.line_assembler import CUT_MARK, MAX_LINE, LineAssembler, clean, one_line
 from agentos.core.text.secrets import MASK, Redactor, Secret
 
 CANARY = "AIzaSyCanary0123456789"
@@ -118,6 +118,13 @@ def test_a_spoofed_prefix_stays_in_its_own_line() -> None:
 def test_escapes_are_stripped(escape: str) -> None:
     assert clean(f"be{escape}\tfore") == "be\tfore" or escape == "\x1b"
     assert lines(f"a\t{escape}\n".encode()) == ["a\t"]
+
+
+def test_characters_that_reorder_text_are_shown() -> None:
+    assert clean("safe\u202etxt\u2066.exe\u2069") == "safe<U+202E>txt<U+2066>.exe<U+2069>"
+    assert lines("a\u202eb\n".encode()) == ["a<U+202E>b"]
+    assert one_line("\u202etitle") == "<U+202E>title" and one_line("80-\udcff.md") == "80-?.md"
+    assert clean("\u05e9\u05dc\u200f \u05d0") == "\u05e9\u05dc\u200f \u05d0", "marks reorder nothing else"
 
 
 def test_an_escape_split_over_two_reads_is_stripped() -> None:

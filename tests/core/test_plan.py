@@ -51,6 +51,9 @@ def test_all_selects_pending_and_changed_items_in_order() -> None:
         ("042", ("LLD-42",)),
         ("LLD-42", ("LLD-42",)),
         ("lld-42", ("LLD-42",)),
+        ("LLD42", ("LLD-42",)),
+        ("lld-042", ("LLD-42",)),
+        ("#42", ("LLD-42",)),
         ("issues/042-title.md", ("LLD-42",)),
         ("42-44", ("LLD-42", "LLD-43", "LLD-44")),
         ("44-99", ("LLD-44", "LLD-45")),
@@ -58,6 +61,13 @@ def test_all_selects_pending_and_changed_items_in_order() -> None:
 )
 def test_an_item_is_named_by_number_id_range_or_file(word: str, ids: tuple[str, ...]) -> None:
     assert plan(word).ids == ids
+
+
+def test_a_reversed_range_says_how_to_write_it() -> None:
+    with pytest.raises(NothingMatches, match="a range begins with its lower number: 40-44"):
+        plan("44-40")
+    with pytest.raises(NothingMatches, match="name items by number"):
+        plan("ISSUE42")
 
 
 def test_named_items_run_in_the_order_of_naming_and_once_each() -> None:

@@ -8,6 +8,9 @@ import time
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from agentos.cli.review_prompt import _goes_on
 
 from .harness import CompletedCommand, RunHarness, wait_until
 
@@ -412,6 +415,7 @@ def test_the_prompt_pages_compares_explains_and_goes_on_to_the_next_item(harness
         "review", "LLD-40", program="agentos", PAGER=pager, EDITOR="sed -i s/Thing/Gadget/"
     )
     terminal.wait_for("END OF PAGER")
+    terminal.wait_for("LLD-40: Approve, send back")
     terminal.wait_for("? for all keys")
     terminal.press("?\n")
     terminal.wait_for("next item, without deciding on this one")
@@ -432,6 +436,14 @@ def test_the_prompt_pages_compares_explains_and_goes_on_to_the_next_item(harness
     assert terminal.wait().code == 0
     assert "decision 1" in notes(harness, "lld_workflow_40.db")
     assert "decision 1" not in notes(harness, "lld_workflow_41.db")
+
+
+@pytest.mark.parametrize(
+    ("typed", "goes_on"), [("\n", True), ("Yes\n", True), ("n\n", False), ("q\n", False)]
+)
+def test_q_is_a_no_to_the_next_item(typed: str, goes_on: bool) -> None:
+    with CliRunner().isolation(input=typed):
+        assert _goes_on("2 more waiting. Go on with LLD-41?") is goes_on
 
 
 @pytest.mark.slow

@@ -1,11 +1,14 @@
 """`--json` of the commands that print a list or a state."""
 
 import json
+import os
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .harness import KEYS, RunHarness
+from .harness import KEYS, PROGRAMS, RunHarness
 from .keyrings import credentials, table
 
 RESULTS = {
@@ -97,6 +100,20 @@ def test_settings_with_their_sources(harness: RunHarness) -> None:
     assert settings["prices"]["value"] == [{"model": "gpt-5", "input": 100.0, "output": 1000.0, **not_given}]
     assert settings["budget"] == {"value": None, "source": "default"}
     assert settings["project"]["value"] == str(harness.project)
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_a_file_name_that_is_not_utf_8_leaves_the_output_valid(harness: RunHarness, locale: str) -> None:
+    harness.issues(40)
+    (harness.project / "issues" / os.fsdecode(b"80-\xff.md")).write_text("# Odd\n\nText.\n")
+    for words in (["--all", "--dry-run"], ["--all"]):
+        command: list[str | Path] = [PROGRAMS / "lld-workflow", *words, "--offline", "--json"]
+        env = {**harness.environment(), "LC_ALL": locale}
+        done = subprocess.run(
+            command, capture_output=True, timeout=60, cwd=harness.project, env=env, check=False
+        )
+        rows = [json.loads(line) for line in done.stdout.decode("utf-8", "strict").splitlines()]
+        assert rows and not any(0xD800 <= ord(character) < 0xE000 for character in str(rows)), done.stderr
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from .harness import KEYS, RunHarness
 from .keyrings import credentials, keys, line, table
 
+GOOGLE_KEY = f"AIza{'Sy-0_' * 7}"
 NO_SERVER = "http://127.0.0.1:9"
 
 
@@ -32,12 +33,33 @@ def test_the_provider_is_recognised_by_the_form_of_the_key(
     added = keys(harness, "add", "--no-check", typed=key)
     assert added.code == 0 and f"Added key-1 ({provider}) to " in added.out, added.err
     assert key not in added.out + added.err
-    assert tables(harness) == [{"provider": provider, "key": key}]
+    assert tables(harness) == [{"name": "key-1", "provider": provider, "key": key}]
 
 
 def test_quotes_around_a_pasted_key_do_not_belong_to_it(harness: RunHarness) -> None:
     assert keys(harness, "add", "--no-check", typed='"AIzaSyExample-1"').code == 0
-    assert tables(harness) == [{"provider": "gemini", "key": "AIzaSyExample-1"}]
+    assert [table["key"] for table in tables(harness)] == ["AIzaSyExample-1"]
+
+
+def test_a_stored_key_keeps_its_name_when_keys_of_another_provider_arrive(harness: RunHarness) -> None:
+    harness.keys = ()
+    assert "Added key-1 " in keys(harness, "add", "--no-check", typed="AIzaSyExample-1").out
+    assert "Added anthropic-1 " in keys(harness, "add", "--no-check", typed="sk-ant-api03-example").out
+    assert "Added gemini-2 " in keys(harness, "add", "--no-check", typed="AIzaSyExample-2").out
+    assert [row.split()[0] for row in keys(harness).lines] == ["key-1", "anthropic-1", "gemini-2"]
+    assert keys(harness, "remove", "anthropic-1").code == 0
+    variables = keys(harness, GEMINI_API_KEY_1="AIzaSyExample-3")
+    assert [row.split()[0] for row in variables.lines] == ["key-2", "key-1", "gemini-2"]
+
+
+def test_a_key_whose_sdk_is_missing_is_stored_with_a_warning(harness: RunHarness) -> None:
+    (harness.root / "site").mkdir()
+    (harness.root / "site/sitecustomize.py").write_text("import sys\nsys.modules['anthropic'] = None\n")
+    for words in ((), ("--no-check", "--name", "second")):
+        typed = f"sk-ant-api03-example{len(words)}"
+        added = keys(harness, "add", *words, typed=typed, PYTHONPATH=str(harness.root / "site"))
+        assert added.code == 0 and "It works" not in added.out, added.err
+        assert "pip install 'agentos-runner[anthropic]'" in added.err and added.err.count("\n") == 1
 
 
 def test_a_key_of_another_provider_is_not_taken(harness: RunHarness) -> None:
@@ -95,6 +117,32 @@ def test_a_key_that_cannot_be_checked_now_is_stored_with_a_warning(harness: RunH
     assert added.code == 0 and "Added key-1" in added.out and "It works" not in added.out
     assert "could not be checked" in added.err and "agentos keys check key-1" in added.err
     assert len(tables(harness)) == 1
+
+
+@pytest.mark.parametrize("key", [GOOGLE_KEY, "of-no-known-form"])
+def test_a_key_given_as_an_argument_is_refused_and_not_shown(harness: RunHarness, key: str) -> None:
+    refused = keys(harness, "add", key)
+    assert refused.code == 2 and "shell's history" in refused.err and "prompt" in refused.err
+    assert key not in refused.err and tables(harness) == []
+
+
+@pytest.mark.parametrize("verb", ["check", "remove", "enable", "cooldown", "forget"])
+@pytest.mark.parametrize(
+    "key", ["AIzaSyExample", "sk-proj-example", "a-key-of-no-known-form-0123456789-0123456789"]
+)
+def test_a_key_in_place_of_a_name_is_not_shown(harness: RunHarness, verb: str, key: str) -> None:
+    credentials(harness, NO_SERVER, table(1))
+    refused = keys(harness, verb, key)
+    assert refused.code == 5 and "the keys are: key-1" in refused.err and "shell's history" in refused.err
+    assert key not in refused.err
+
+
+@pytest.mark.parametrize(
+    "words", [("{key}",), ("add", "--name", "{key}"), ("add", "--provider", "{key}"), ("list", "{key}")]
+)
+def test_a_key_in_a_wrong_place_is_masked_in_the_error(harness: RunHarness, words: tuple[str, ...]) -> None:
+    refused = keys(harness, *(word.format(key=GOOGLE_KEY) for word in words), typed="AIzaSyExample")
+    assert refused.code == 2 and "[secret]" in refused.err and GOOGLE_KEY not in refused.err
 
 
 @pytest.mark.parametrize(

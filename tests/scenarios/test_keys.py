@@ -339,15 +339,23 @@ def test_an_answer_that_does_not_come_is_cut_twice_said_and_failed_with_the_fix(
     assert "[LLD-2] Approved after 1 review" in text
 
 
-def test_a_key_whose_sdk_is_missing_matters_only_if_a_role_uses_it(harness: RunHarness) -> None:
-    harness.issues(40)
+def test_a_key_whose_sdk_is_missing_is_passed_over_unless_a_role_has_no_other(harness: RunHarness) -> None:
+    harness.issues(40, 41)
     harness.server()
     (harness.root / "site").mkdir()
     (harness.root / "site/sitecustomize.py").write_text("import sys\nsys.modules['anthropic'] = None\n")
     env = {"PYTHONPATH": str(harness.root / "site"), "ANTHROPIC_API_KEY": "sk-ant-api03-not-a-real-key"}
+    settings = harness.project / "agentos.toml"
+    settings.write_text('drafter = "claude-sonnet-4-5"\n')
     refused = harness.run("--all", **env)
     assert refused.code == 3 and "Traceback" not in refused.err
     assert "there is a key for anthropic, but the provider's SDK is not installed" in refused.err
-    (harness.project / "agentos.toml").write_text('drafter = "gemini-2.5-pro"\nreviewer = "gemini-2.5-pro"\n')
-    done = harness.run("--all", **env)
-    assert (done.code, done.err) == (0, "")
+    settings.unlink()
+    said = "The anthropic keys are not used, because the provider's SDK is not installed: type pip install"
+    doctor = harness.run("doctor", program="agentos", **env)
+    assert doctor.code == 0 and [line[:5] for line in doctor.lines if said in line] == ["WARN "], doctor.out
+    done = harness.run("40", **env)
+    assert done.code == 0 and done.out.count(said) == 1, done.out + done.err
+    settings.write_text('drafter = "gemini-2.5-pro"\nreviewer = "gemini-2.5-pro"\n')
+    done = harness.run("41", **env)
+    assert (done.code, done.err) == (0, "") and said not in done.out

@@ -109,6 +109,20 @@ def test_dry_run_and_doctor_report_what_will_fail(harness: RunHarness) -> None:
     )
 
 
+def test_a_large_issue_is_named_with_its_cost_before_it_is_paid_for(harness: RunHarness) -> None:
+    harness.issue(40)
+    write(harness, "041-log.md", text=f"# The log\n\n{'It is slow. ' * 70_000}\n")
+    said = "issues/041-log.md is large: it adds about 210,00"
+    done = harness.run("--all", "--dry-run", "--offline")
+    assert done.code == 0 and said in done.out and "040" not in done.out, done.out
+    rows = [json.loads(line) for line in harness.run("--all", "--dry-run", "--offline", "--json").lines]
+    sizes = {row["item"]: row["source_tokens"] for row in rows if row["type"] == "item_planned"}
+    assert sizes["LLD-41"] > 210_000 > 1000 > sizes["LLD-40"] > 0
+    doctor = agentos(harness, "doctor", "--offline")
+    (found,) = [line for line in doctor.lines if said in line]
+    assert found.startswith("WARN ") and doctor.code == 0
+
+
 def test_an_unknown_provider_in_a_role_fails_the_dry_run_and_doctor_as_it_fails_the_run(
     harness: RunHarness,
 ) -> None:

@@ -1,5 +1,8 @@
 """Settings files, valid and invalid."""
 
+import re
+from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -49,6 +52,25 @@ def test_limits_of_answers_are_for_all_or_for_each_role_or_model(tmp_path: Path)
     assert settings.effort_of("drafter") == settings.effort_of("reviewer") == "low"
     assert settings.call_timeouts() == {"": 300.0, "my-own-model": 900.0}
     assert read(tmp_path, "effort = { reviewer = 4096 }")["effort"] == (NamedValue("reviewer", "4096"),)
+
+
+def test_the_template_shows_the_defaults_except_in_its_examples(tmp_path: Path) -> None:
+    text = resources.files("agentos.project_template").joinpath("agentos.toml").read_text()
+    shown = []
+    for block in text.split("\n\n"):
+        is_example = False
+        for line in block.splitlines():
+            is_setting = re.match(r"# (\w+ = |\[)", line)
+            if not is_setting:
+                is_example = is_example or "Example" in line
+            elif not is_example:
+                shown.append(line.removeprefix("# "))
+    (tmp_path / "agentos.toml").write_text("\n".join(shown))
+    (tmp_path / "empty").mkdir()
+    environment = {"AGENTOS_HOME": str(tmp_path / "home")}
+    settings = replace(read_settings(Flags(repo=tmp_path), environment), held_back=())
+    assert settings == replace(read_settings(Flags(repo=tmp_path / "empty"), environment), project=tmp_path)
+    assert len(shown) > 10, "the template was parsed"
 
 
 def test_a_missing_file_has_no_settings(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from agentos.core.planning.plan import SkipReason
 from agentos.storage.files import ProjectFolder
 from agentos.workflows.file_issue import number_issues, plan_numbers
-from agentos.workflows.markdown import file_number
+from agentos.workflows.markdown import file_number, markdown_files, skipped_files
 
 BODY = "# Login\n\nIt is slow.\n"
 
@@ -34,6 +35,33 @@ def test_files_without_a_number_get_the_next_ones_in_the_order_of_their_names(pr
     assert number_issues(ProjectFolder(project)) == looked
     assert names(project) == ["007-old.md", "008-2026-11-16-x.md", "009-add-2fa.md", "010-login.md"]
     assert number_issues(ProjectFolder(project)).renamings == ()
+
+
+def test_a_date_in_a_name_is_never_read_as_part_of_its_new_number(project: Path) -> None:
+    add(
+        project,
+        **{"2026-roadmap.md": BODY, "11-16-2026-us.md": BODY, "11_16_2026.md": BODY, "0-zero.md": BODY},
+    )
+    number_issues(ProjectFolder(project))
+    expected = ["2026-roadmap.md", "2027-0-zero.md", "2028_11-16-2026-us.md", "2029-11_16_2026.md"]
+    assert names(project) == expected
+    assert [file_number(Path(name)) for name in expected] == [2026, 2027, 2028, 2029]
+
+
+def test_a_folder_is_no_issue_whatever_its_name(project: Path) -> None:
+    add(project, **{"3-a.md": BODY, "login.md": BODY})
+    for name in ("12-x.md", "notes.md"):
+        (project / "issues" / name).mkdir()
+        (project / "issues" / name / "13-inner.md").write_text(BODY)
+    assert [path.name for path in markdown_files(project / "issues")] == ["3-a.md", "login.md"]
+    skipped = {file.source: file.reason for file in skipped_files(project, "issues")}
+    assert skipped == {
+        "issues/login.md": SkipReason.NO_NUMBER,
+        "issues/12-x.md/13-inner.md": SkipReason.SUBFOLDER,
+        "issues/notes.md/13-inner.md": SkipReason.SUBFOLDER,
+    }
+    number_issues(ProjectFolder(project))
+    assert "004-login.md" in names(project)
 
 
 def test_a_number_in_use_is_never_assigned_again(project: Path) -> None:

@@ -46,6 +46,22 @@ def test_front_matter_takes_precedence(tmp_path: Path, front: str, ending: str) 
     assert found.body == BODY and found.problems == ()
 
 
+@pytest.mark.parametrize(
+    ("written", "number"), [("010", 10), ("042", 42), ("008", 8), ("0x1f", 31), ("7", 7)]
+)
+def test_leading_zeros_of_a_number_do_not_make_it_octal(tmp_path: Path, written: str, number: int) -> None:
+    found = page(tmp_path, f"---\nnumber: {written}\n---\n{BODY}", "dark.md")
+    assert (found.number, found.problems) == (number, ())
+
+
+@pytest.mark.parametrize("fence", ["---", "+++"])
+def test_spaces_after_a_fence_of_the_front_matter_are_ignored(tmp_path: Path, fence: str) -> None:
+    line = "number = 7" if fence == "+++" else "number: 7"
+    for content in (f"{fence} \n{line}\n{fence}\n{BODY}", f"{fence}\n{line}\n{fence}\t\n{BODY}"):
+        found = page(tmp_path, content)
+        assert (found.number, found.title, found.body, found.problems) == (7, "Dark mode", BODY, ())
+
+
 def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     assert page(tmp_path, b"\xef\xbb\xbf---\nnumber: 7\n---\n" + BODY.encode()).number == 7
 
@@ -55,8 +71,8 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
     [
         ("", "it is empty"),
         (" \n\n", "it is empty"),
-        ("---\nnumber: 7\n---\n", "it is empty"),
-        ("---\nnumber: 7\n---", "it is empty"),
+        ("---\nnumber: 7\n---\n", "it has only front matter"),
+        ("---\nnumber: 7\n---", "it has only front matter"),
         ("just text\n", "it has no heading"),
         ("#hashtag\n", "it has no heading"),
         ("# Dark mode\n", "nothing follows its heading 'Dark mode'"),
@@ -127,6 +143,12 @@ def test_a_yaml_alias_bomb_is_harmless(tmp_path: Path, name: str) -> None:
         ("###### Dark   mode ##  ", "Dark   mode"),
         ("#\tTabbed", "Tabbed"),
         ("# C# and F#", "C# and F#"),
+        ("   # Indented", "Indented"),
+        ("```\n# no heading\n```\n# After code", "After code"),
+        ("~~~~ sh\n~~~\n# no heading\n~~~~\n# After code", "After code"),
+        ("``` `inline` ```\n# After inline code", "After inline code"),
+        ("```\n# never closed", "042-dark-mode"),
+        ("    # indented code\n# After it", "After it"),
     ],
 )
 def test_headings_follow_markdown_rules(tmp_path: Path, line: str, title: str) -> None:
@@ -184,6 +206,8 @@ def test_the_number_is_what_the_file_name_begins_with(name: str, number: int) ->
         "dark.md",
         "add-2fa.md",
         "dark-42.md",
+        "0-zero.md",
+        "000.md",
         "v2.md",
         "2026-11-16-x.md",
         "2026_11_16.md",
@@ -207,6 +231,9 @@ def test_digits_in_other_places_and_dates_are_not_numbers(name: str) -> None:
         ("intro\n\n  C# in it \n  ===  \ntext\n", "C# in it"),
         ("# First\n\nSecond\n======\n\ntext\n", "First"),
         ("First\n=====\n\n# Second\n\ntext\n", "First"),
+        ("Some intro.\n---\n\n# The title\n\ntext\n", "The title"),
+        ("Some intro.\n---\n\nThe title\n===\n\ntext\n", "The title"),
+        ("Dark mode\n---\n\n## Details\n\ntext\n", "Dark mode"),
         ("- a point\n---\n\n# After a rule\n\ntext\n", "After a rule"),
         ("> quoted\n---\n\n# After a quote\n\ntext\n", "After a quote"),
         ("1. one\n---\n\n# After a list\n\ntext\n", "After a list"),

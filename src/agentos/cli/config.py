@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentos.cli.json_output import json_option, print_json
-from agentos.cli.param_types import Duration, Workers
+from agentos.cli.param_types import Dollars, Duration, Workers
 from agentos.core.constants import AUTO_PARALLEL
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ command = click.Group(
                 _flag("--timeout", Duration(), "As for agentos run."),
                 _flag("--retries", click.IntRange(min=0), "As for agentos run."),
                 _flag("--max-wait", Duration(), "As for agentos run."),
-                _flag("--budget", click.FloatRange(min=0, min_open=True), "As for agentos run."),
+                _flag("--budget", Dollars(), "As for agentos run."),
             ],
             callback=_show,
             epilog="\b\nExamples:\n  agentos config show --origin\n  agentos config show --origin --parallel 5",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 def _run(item: str, context: tuple[str, ...], repo: Path | None, raw: bool, as_json: bool) -> int:
     from agentos.cli.run import context_files
     from agentos.config.settings import Flags, read_settings
+    from agentos.core.text.line_assembler import clean_lines
     from agentos.run.context_preview import preview_context
 
     settings = read_settings(Flags(repo=repo, context=context_files(context, repo)))
@@ -25,7 +26,7 @@ def _run(item: str, context: tuple[str, ...], repo: Path | None, raw: bool, as_j
     if not raw:
         for line in _summary(preview, settings.code_tokens):
             click.echo(line)
-    click.echo(_safe(_sent(preview)))
+    click.echo(clean_lines(_sent(preview)))
     return 0
 
 
@@ -60,13 +61,6 @@ def _summary(preview: "ContextPreview", limit: int) -> list[str]:
 def _sent(preview: "ContextPreview") -> str:
     """The material in the order of the prompt: first what all items share."""
     return "\n\n".join(filter(None, (preview.context.shared_text, preview.context.own_text)))
-
-
-def _safe(text: str) -> str:
-    """Text from the project's files, made safe to print on a terminal."""
-    from agentos.core.text.line_assembler import clean
-
-    return "\n".join(clean(line) for line in text.split("\n"))
 
 
 def _as_json(preview: "ContextPreview", limit: int) -> dict[str, object]:

@@ -14,11 +14,18 @@ if TYPE_CHECKING:
 
 
 def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
-    from agentos.config.project import find_project, repo_option, with_paths_from_here, working_folder
+    from agentos.config.project import (
+        find_project,
+        project_prefix,
+        repo_option,
+        with_paths_from_here,
+        working_folder,
+    )
     from agentos.config.settings import environment
     from agentos.core.text.line_assembler import one_line
     from agentos.diagnostics.doctor import run_checks
     from agentos.outputs.colour import painter
+    from agentos.outputs.format import seen_from
 
     project = repo or find_project(working_folder(), environment())
     github = list(_check_github(project, offline))
@@ -32,10 +39,10 @@ def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
     if fleet:
         findings = [_with_keys_of_the_fleet(finding) for finding in findings]
     findings += [*github, *fleet]
-    paint = painter()
+    paint, path = painter(), project_prefix(project)
 
     def shown(text: str) -> str:
-        return with_paths_from_here(one_line(text), environment())
+        return seen_from(path, with_paths_from_here(one_line(text), environment()))
 
     failures = [finding for finding in findings if finding.fix]
     if as_json:
@@ -49,7 +56,7 @@ def _run(repo: Path | None, offline: bool, as_json: bool) -> int:
     fixes = list(dict.fromkeys((finding.what, finding.fix) for finding in failures))
     for finding in findings:
         reference = f"  -> fix {fixes.index((finding.what, finding.fix)) + 1}" if finding.fix else ""
-        result = "FAIL" if finding.fix else "ok"
+        result = "FAIL" if finding.fix else "WARN" if finding.is_warning else "ok"
         click.echo(f"{paint(f'{result:<5}')}{finding.what:<12} {shown(finding.found)}{reference}", color=True)
     for number, (what, fix) in enumerate(fixes, 1):
         click.echo(f"{number}. {what}: {shown(fix)}")

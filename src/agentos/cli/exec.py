@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from agentos.cli.page import page_if_wanted
-from agentos.cli.param_types import AGENT_NAMES, Duration, Workers, passed_variables
+from agentos.cli.param_types import AGENT_NAMES, Dollars, Duration, Workers, passed_variables
 from agentos.cli.trust import warn_held_back
 from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
 
@@ -207,11 +207,12 @@ def _retry_codes(text: str) -> tuple[tuple[int, ...], bool]:
 
 def _dry_run(request: Any) -> int:
     from agentos.core.planning.exec_command import render_command
+    from agentos.core.text.line_assembler import clean_lines
     from agentos.exec.builder import explain_gone, explain_none, plan_exec
     from agentos.outputs.format import count
 
     def say(text: str) -> None:
-        click.echo(text.encode("utf-8", "replace").decode(), err=request.json)
+        click.echo(clean_lines(text), err=request.json)
 
     plan = plan_exec(request)
     if not plan.entries:
@@ -234,7 +235,7 @@ command = ExecCommand(
         click.Option(["--items"], multiple=True, metavar="GLOB", help="Files to use as items; repeatable."),
         click.Option(
             ["--items-from"],
-            type=click.File("r", errors="surrogateescape"),
+            type=click.File("r", encoding="utf-8", errors="surrogateescape"),
             metavar="FILE",
             help="File with one item per line, or separated by NULs; - is stdin. A .csv, .tsv, .json or .jsonl file is a "
             "table, whose columns are placeholders.",
@@ -301,7 +302,7 @@ command = ExecCommand(
         ),
         click.Option(
             ["--budget"],
-            type=click.FloatRange(min=0, min_open=True),
+            type=Dollars(),
             metavar="USD",
             help="Stop before the model calls of the programs cost more than this.",
         ),

@@ -1,6 +1,7 @@
 """Runs one command and turns its result, or the error it raised, into an exit code and a message."""
 
 import errno
+import io
 
 import click
 
@@ -16,7 +17,12 @@ def run_command(command: click.Command, args: list[str], name: str) -> int:
         result = command.main(args, prog_name=name, standalone_mode=False)
         return result if isinstance(result, int) else 0
     except click.ClickException as error:
-        error.show()
+        from agentos.config.secret_variables import mask_keys
+        from agentos.core.text.line_assembler import clean_lines
+
+        text = io.StringIO()
+        error.show(text)
+        click.echo(mask_keys(clean_lines(text.getvalue())), err=True, nl=False)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return 130
@@ -74,9 +80,11 @@ def _system_error(error: OSError) -> str:
 
 def _show(text: str) -> None:
     from agentos.config.project import with_paths_from_here
+    from agentos.config.secret_variables import mask_keys
     from agentos.config.settings import environment
+    from agentos.core.text.line_assembler import clean_lines
 
-    click.echo(f"Error: {with_paths_from_here(text, environment())}", err=True)
+    click.echo(f"Error: {mask_keys(clean_lines(with_paths_from_here(text, environment())))}", err=True)
 
 
 def _reader_gone() -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.fleet import open_fleet
+from agentos.cli.json_output import print_json
 
 if TYPE_CHECKING:
     from agentos.core.run_state.run_stats import RunStats
@@ -23,8 +24,6 @@ def refuse_run(run: str | None) -> None:
 def show_fleet(run: str | None, as_json: bool, failed: bool, verbose: bool) -> int:
     """`agentos status --fleet`: the project's items, as `agentos status` shows those of a run."""
     refuse_run(run)
-    import json
-
     from agentos.config.settings import Flags, read_settings
     from agentos.core.protocol.codec import pack
     from agentos.core.protocol.results import Ending
@@ -35,7 +34,7 @@ def show_fleet(run: str | None, as_json: bool, failed: bool, verbose: bool) -> i
         if failed:
             items = [item for item in items if item.outcome and item.outcome.ending is Ending.FAILED]
         if as_json:
-            click.echo(json.dumps({"items": [pack(item) for item in items]}, ensure_ascii=False))
+            print_json({"items": [pack(item) for item in items]})
             return 0
         if not items:
             click.echo("  No item failed." if failed else NOTHING)

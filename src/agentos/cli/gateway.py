@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.gateway_tokens import TOKEN_COMMANDS
-from agentos.cli.param_types import AGENT_NAMES, Duration, HostPort, log_option, require_traces, traces_option
+from agentos.cli.param_types import (
+    AGENT_NAMES,
+    Dollars,
+    Duration,
+    HostPort,
+    log_option,
+    require_traces,
+    traces_option,
+)
 from agentos.cli.trust import warn_held_back
 
 if TYPE_CHECKING:
@@ -214,7 +222,7 @@ command = click.Group(
         ),
         click.Option(
             ["--budget"],
-            type=click.FloatRange(min=0, min_open=True),
+            type=Dollars(),
             metavar="USD",
             help="Refuse calls that would exceed this cost.",
         ),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.json_output import json_option, print_json
-from agentos.cli.param_types import BaseUrl
+from agentos.cli.param_types import BaseUrl, Dollars
 
 if TYPE_CHECKING:
     from agentos.gateway.token_registry import IssuedToken, TokenRegistry
@@ -123,7 +123,7 @@ TOKEN_COMMANDS = {
             click.Option(["--url"], type=BaseUrl(), help="The gateway's address, as its clients see it."),
             click.Option(
                 ["--budget"],
-                type=click.FloatRange(min=0, min_open=True),
+                type=Dollars(),
                 metavar="USD",
                 help="Refuse calls with this token that would exceed this cost in all.",
             ),

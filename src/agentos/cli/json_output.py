@@ -1,4 +1,4 @@
-"""`--json` of the commands that print a list or a state: one JSON object on one line of stdout.
+"""`--json` of the commands that print a list or a state: one JSON object on one line of stdout, in UTF-8.
 
 The reference of the command line describes the shapes: fields may be added, but not renamed or removed.
 """
@@ -9,8 +9,10 @@ from collections.abc import Mapping
 import click
 
 
-def print_json(value: Mapping[str, object]) -> None:
-    click.echo(json.dumps(value))
+def print_json(*values: Mapping[str, object]) -> None:
+    """Print each on a line of its own; file names that are not UTF-8 with a `?` for each wrong byte."""
+    text = "\n".join(json.dumps(value, ensure_ascii=False) for value in values)
+    click.echo(text.encode("utf-8", "replace"))
 
 
 def json_option() -> click.Option:

@@ -80,13 +80,24 @@ def _status_text(status: "KeyStatus") -> str:
     return f"{status.state}{models}{until}"
 
 
-def _add(provider: str | None, name: str | None, base_url: str | None, no_check: bool, **limits: Any) -> int:
+@click.pass_context
+def _add(
+    ctx: click.Context,
+    /,
+    provider: str | None,
+    name: str | None,
+    base_url: str | None,
+    no_check: bool,
+    **limits: Any,
+) -> int:
     from agentos.config.project import path_from_here
     from agentos.config.settings import home_folder
-    from agentos.diagnostics.key_admin import add_key, check_new_key
+    from agentos.diagnostics.key_admin import KEY_AS_ARGUMENT, add_key, check_new_key
     from agentos.storage.credentials.editor import NewCredential
     from agentos.storage.home import Home
 
+    if ctx.args:
+        raise click.UsageError(f"expected no argument; nothing was written. {KEY_AS_ARGUMENT}")
     typed = click.prompt("Key", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
     key = re.sub(
         r"""^(["'])(.*)\1$""", r"\2", typed.strip()
@@ -96,14 +107,22 @@ def _add(provider: str | None, name: str | None, base_url: str | None, no_check:
     added = add_key(NewCredential(chosen, key, name, base_url, **limits), check=not no_check)
     credential = added.credential
     file = path_from_here(Home(home_folder()).credentials)
-    checked = "" if no_check or added.unchecked else " It works."
+    checked = "" if no_check or added.unchecked or added.install else " It works."
     click.echo(f"Added {_description(credential)} to {file}.{checked}")
-    if added.unchecked:
+    if added.install:
+        click.echo(
+            f"Warning: runs do not use it yet, because the SDK of {chosen} is not installed: type {added.install}",
+            err=True,
+        )
+    elif added.unchecked:
         click.echo(
             f"Warning: it could not be checked: {added.unchecked}. Try again: agentos keys check {credential.name}",
             err=True,
         )
-    click.echo("Runs in progress pick it up automatically. List keys: agentos keys")
+    if added.install:
+        click.echo("List keys: agentos keys")
+    else:
+        click.echo("Runs in progress pick it up automatically. List keys: agentos keys")
     return 0
 
 
@@ -243,6 +262,7 @@ command = click.Group(
             help="Add a key to credentials.toml; prompts without echo, or reads one line from stdin. The provider is "
             "recognised by the key's form, and one cheap call checks the key.",
             callback=_add,
+            context_settings={"allow_extra_args": True},  # click's own error would print the key
             params=[
                 click.Option(
                     ["--provider"],

@@ -6,12 +6,13 @@ import click
 
 
 def _run(repo: Path | None, dry_run: bool) -> int:
-    from agentos.config.project import repo_option
+    from agentos.config.project import project_prefix, repo_option
     from agentos.config.settings import Flags, environment, read_settings
     from agentos.core.errors import PreflightError
+    from agentos.core.planning.plan import SkipReason
     from agentos.core.text.line_assembler import one_line
-    from agentos.outputs.format import count
-    from agentos.outputs.plan_text import skipped_lines
+    from agentos.outputs.format import count, seen_from
+    from agentos.outputs.plan_text import SKIP_FIXES, skipped_lines
     from agentos.storage.files import ProjectFolder
     from agentos.workflows.file_issue import ISSUES, number_issues, plan_numbers
 
@@ -33,10 +34,13 @@ def _run(repo: Path | None, dry_run: bool) -> int:
             f"cannot rename the files in {project / ISSUES}: {error.strerror}; make the folder writable, "
             "then run the same command again"
         ) from error
+    path = project_prefix(project)
+    # This command could not do it, so it must not be named as the fix.
+    by_hand = SKIP_FIXES | {SkipReason.NO_NUMBER: "rename {them} by hand, to begin with a free number"}
     for renaming in plan.renamings:
-        click.echo(one_line(f"  {renaming.source} -> {renaming.target}"))
-    for line in skipped_lines(plan.left, option):
-        click.echo(line)
+        click.echo(one_line(f"  {path}{renaming.source} -> {path}{renaming.target}"))
+    for line in skipped_lines(plan.left, option, by_hand):
+        click.echo(one_line(seen_from(path, line)))
     renamed = count(len(plan.renamings), "issue")
     if not plan.renamings:
         click.echo("Every issue has a number." if not plan.left else "No number was given.")

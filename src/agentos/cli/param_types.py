@@ -48,6 +48,17 @@ class ByteSize(click.ParamType[int]):
         return int(float(found[1]) * units[found[2].casefold()])
 
 
+class Dollars(click.ParamType[float]):
+    """`5`, `0.50`: an amount of US dollars above 0."""
+
+    name = "usd"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if not re.fullmatch(r"\d{0,12}\.?\d{1,12}|\d{1,12}\.", str(value)) or not float(str(value)):
+            self.fail(f"invalid amount {value!r}: expected US dollars above 0, such as 5 or 0.50", param, ctx)
+        return float(str(value))
+
+
 class BaseUrl(click.ParamType[str]):
     """The address of a model server: `https://example.org/v1`."""
 

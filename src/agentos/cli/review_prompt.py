@@ -58,7 +58,7 @@ def ask_about(
     for number, pending in enumerate(reviews):
         if number >= len(named) and answer is Answer.DECIDED:
             item = pending.parked_item.item
-            if not click.confirm(f"{len(reviews) - number} more waiting. Go on with {item}?", default=True):
+            if not _goes_on(f"{len(reviews) - number} more waiting. Go on with {item}?"):
                 break
         show(item_text(context, pending))
         answer = (_ask_graph if pending.asks else _ask)(context, pending, is_last=number == len(reviews) - 1)
@@ -67,9 +67,19 @@ def ask_about(
     return 0
 
 
+def _goes_on(question: str) -> bool:
+    """Ask; `q` is a no, as at the other prompts."""
+    keys = click.Choice(["y", "yes", "n", "no", "q"], case_sensitive=False)
+    answer: str = click.prompt(f"{question} [Y/n]", "y", type=keys, show_choices=False, show_default=False)
+    return answer.startswith("y")
+
+
 def _ask(context: "ReviewContext", pending: "PendingReview", is_last: bool) -> Answer:
     while True:
-        match click.prompt(MENU, type=click.Choice(list("asrevdnlq?")), show_choices=False):
+        # Named here too, because a pager leaves nothing of the item on the screen.
+        match click.prompt(
+            f"{pending.parked_item.item}: {MENU}", type=click.Choice(list("asrevdnlq?")), show_choices=False
+        ):
             case "e":
                 pending = edit(context, pending)
             case "n" if is_last:
@@ -93,7 +103,9 @@ def _ask_graph(context: "ReviewContext", pending: "PendingReview", is_last: bool
     while True:
         keys = "arvnlq?" if is_breakpoint else "aervnlq?"
         menu = BREAKPOINT_MENU if is_breakpoint else QUESTION_MENU
-        match click.prompt(menu, type=click.Choice(list(keys)), show_choices=False):
+        match click.prompt(
+            f"{pending.parked_item.item}: {menu}", type=click.Choice(list(keys)), show_choices=False
+        ):
             case "n" if is_last:
                 click.echo("This is the last one that is waiting.")
             case "n":

@@ -1,6 +1,5 @@
 """`agentos run`, `lld-workflow` and `issue-workflow`."""
 
-import json
 import os.path
 import re
 import shlex
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agentos.cli.json_output import print_json
 from agentos.cli.page import page_if_wanted
 from agentos.cli.param_types import ImpliedInt, Workers, passed_variables
 from agentos.cli.run_options import EXAMPLES, RunOptions, run_parameters
@@ -221,17 +221,23 @@ def _selecting_words(name: str) -> tuple[int, ...]:
 
 
 def _dry_run(request: "RunRequest") -> int:
-    from agentos.config.project import repo_option
+    from agentos.config.project import project_prefix, repo_option
     from agentos.config.settings import environment
     from agentos.core.forecast.forecast import Unknown
+    from agentos.core.text.line_assembler import one_line
     from agentos.outputs.forecast_text import forecast_json, forecast_lines
-    from agentos.outputs.format import count, prefixed
+    from agentos.outputs.format import count, prefixed, seen_from
     from agentos.outputs.plan_text import explain_empty_plan, explain_skipped, failing_lines
     from agentos.run.api import plan_run
     from agentos.run.forecast_inputs import forecast_plan
 
+    path = project_prefix(request.settings.project)
+
     def say(text: str) -> None:
         click.echo(text, err=request.json)
+
+    def say_from_here(text: str) -> None:
+        say(seen_from(path, text))
 
     plan, repo = plan_run(request, say), repo_option(request.settings.project, environment())
     if request.json:
@@ -242,15 +248,16 @@ def _dry_run(request: "RunRequest") -> int:
                 "reason": file.reason,
                 "problems": file.problems,
             }
-            click.echo(json.dumps(row, ensure_ascii=False))
+            print_json(row)
     if not plan.entries:
-        return explain_empty_plan(plan, request.selection, say, repo)
+        kept_as_files = "" if request.settings.github else request.workflow
+        return explain_empty_plan(plan, request.selection, say_from_here, repo, kept_as_files)
     say(f"[COORDINATOR] Dry run mode - would process {count(len(plan.entries), 'item')}:")
     width = max(len(entry.item.id) for entry in plan.entries)
     lines = []
     for entry in plan.entries:
-        lines.append(f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}")
-        lines += [prefixed("      will fail:", problem) for problem in entry.problems]
+        lines.append(one_line(f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}"))
+        lines += [prefixed("      will fail:", seen_from(path, problem)) for problem in entry.problems]
     # Print all lines at once, as there may be thousands.
     say("\n".join(lines))
     if request.json:
@@ -261,14 +268,15 @@ def _dry_run(request: "RunRequest") -> int:
                 "reason": entry.reason,
                 "title": entry.item.title,
                 "problems": entry.problems,
+                "source_tokens": entry.item.source_tokens,
             }
             for entry in plan.entries
         )
-        click.echo("\n".join(json.dumps(row, ensure_ascii=False) for row in rows))
-    explain_skipped(plan, say, repo)
+        print_json(*rows)
+    explain_skipped(plan, say_from_here, repo)
     forecast = forecast_plan(plan, request.workflow, request.settings, offline=request.offline)
     if request.json:
-        click.echo(json.dumps(forecast_json(forecast), ensure_ascii=False))
+        print_json(forecast_json(forecast))
     would_start = forecast.unknown not in (Unknown.NO_START, Unknown.NO_KEY)
     start = "To start the run, leave out --dry-run."
     last = start if would_start else f"Fix the problems above first. {start}"

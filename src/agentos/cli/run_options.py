@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from agentos.cli.param_types import Duration, ImpliedInt, Workers
+from agentos.cli.param_types import Dollars, Duration, ImpliedInt, Workers
 from agentos.cli.shell_complete import complete_pending, completer, labels
 from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL, REVIEWS
 
@@ -128,7 +128,7 @@ def run_parameters() -> list[click.Parameter]:
         ),
         click.Option(
             ["--budget"],
-            type=click.FloatRange(min=0, min_open=True),
+            type=Dollars(),
             metavar="USD",
             help="Stop (resumable) before a call that would exceed it.",
         ),

@@ -1,6 +1,5 @@
 """`agentos status`: shows what a run did or is doing."""
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agentos.cli.find_run import complete_runs
+from agentos.cli.json_output import print_json
 
 if TYPE_CHECKING:
     from agentos.core.run_state.run_stats import ItemStats, RunStats
@@ -49,7 +49,7 @@ def _run(
             "paused": stats.paused is not None,
             "suspended": stopped_pid is not None,
         }
-        click.echo(json.dumps(state, ensure_ascii=False))
+        print_json(state)
         return 0
     if stats.started is None:
         click.echo(f"Run {run.name} has written nothing yet.")

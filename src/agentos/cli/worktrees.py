@@ -1,6 +1,5 @@
 """`agentos worktrees`: what the items of `agentos exec --worktree` and `--copy` changed, and what to do with it."""
 
-import json
 import os
 import subprocess
 import sys
@@ -8,6 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from agentos.cli.json_output import print_json
 
 if TYPE_CHECKING:
     from agentos.exec.workspace import Workspaces, WorkspaceState
@@ -75,7 +76,7 @@ def _list(repo: Path | None, as_json: bool) -> int:
     if as_json:
         from agentos.core.protocol.codec import pack
 
-        click.echo(json.dumps({"worktrees": [pack(state) for state in states]}))
+        print_json({"worktrees": [pack(state) for state in states]})
         return 0
     if not states:
         click.echo("No worktrees. Make them with: agentos exec --worktree --items '*.md' -- my-agent {item}")

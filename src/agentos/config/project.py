@@ -54,6 +54,15 @@ def repo_option(project: Path, environment: Mapping[str, str]) -> str:
     return "" if is_found else f" --repo {shlex.quote(path_from_here(project))}"
 
 
+def project_prefix(project: Path) -> str:
+    """The prefix that makes a project's path valid in the current folder; empty in the project itself."""
+    relative = os.path.relpath(project)
+    if relative == ".":
+        return ""
+    is_far = relative.startswith("../..") and not Path.cwd().is_relative_to(project)
+    return f"{project if is_far else relative}/"
+
+
 def with_paths_from_here(text: str, environment: Mapping[str, str]) -> str:
     """Replace absolute paths in the current folder, or in a project found above it, with relative ones."""
     try:

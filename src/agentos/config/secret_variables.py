@@ -8,6 +8,8 @@ import itertools
 import re
 from collections.abc import Mapping
 
+from agentos.core.text.secrets import MASK
+
 TRACING_PREFIXES = ("LANGSMITH_", "LANGCHAIN_")
 # Variables that agentos sets for workers itself: its own settings, those of the providers and of tracing.
 OWN_PREFIXES = ("GEMINI_", "GOOGLE_", "ANTHROPIC_", "OPENAI_", *TRACING_PREFIXES, "AGENTOS_")
@@ -69,6 +71,11 @@ def is_secret_value(value: str) -> bool:
         or _KEY_FORMS.search(value)
         or (_RANDOM_WORD.fullmatch(value) and _is_mixed(value))
     )
+
+
+def mask_keys(text: str) -> str:
+    """The text without keys of well-known services, such as one that was typed as an argument."""
+    return _KEY_FORMS.sub(MASK, text)
 
 
 def _is_mixed(word: str) -> bool:

@@ -22,10 +22,10 @@ from agentos.core.planning.exec_command import WorkspaceKind
 from agentos.core.planning.plan import Selection, SkipReason, make_plan, merge_duplicates
 from agentos.core.quota.credentials import Credential
 from agentos.outputs.format import count
-from agentos.outputs.plan_text import skipped_lines
+from agentos.outputs.plan_text import large_lines, skipped_lines
 from agentos.platform_support import platform as platform_calls
 from agentos.regular_files import is_inside, read_regular
-from agentos.run.model_selection import check_prices, check_sdks, select_models
+from agentos.run.model_selection import check_prices, select_models
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home, check_home
 from agentos.storage.locks import ItemLocks, LockFile, NoFileLocks
@@ -50,12 +50,14 @@ class Finding:
     """The result of one check: what was checked, what was found and, if it failed, how to fix it.
 
     start: the command that starts a run of this project, if the check has determined it
+    is_warning: whether it deserves attention, although it prevents no run
     """
 
     what: str
     found: str
     fix: str = ""
     start: str = ""
+    is_warning: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +250,7 @@ def _keys(context: CheckContext) -> Iterator[Finding]:
     if settings and not keys.active():
         yield from _check_roles(settings)
     elif settings:
-        yield _check_models(settings, [key for key in found if key.enabled and key.name not in rejected])
+        yield from _check_models(settings, [key for key in found if key.enabled and key.name not in rejected])
 
 
 def _check_roles(settings: Settings) -> Iterator[Finding]:
@@ -259,16 +261,18 @@ def _check_roles(settings: Settings) -> Iterator[Finding]:
         yield Finding("models", "cannot be used", str(error))
 
 
-def _check_models(settings: Settings, credentials: list[Credential]) -> Finding:
+def _check_models(settings: Settings, credentials: list[Credential]) -> Iterator[Finding]:
     """Whether every role has a model with a key, an SDK and, with a budget, a price."""
     try:
-        check_sdks(settings, credentials)
         selection = select_models(settings, tuple(dict.fromkeys(key.provider for key in credentials)))
         check_prices(settings, selection.roles, price_list(settings.prices))
     except AgentosError as error:
-        return Finding("models", "cannot be used", str(error))
+        yield Finding("models", "cannot be used", str(error))
+        return
     found = "; ".join(f"{role.role} {', '.join(role.models)}" for role in selection.roles)
-    return Finding("models", found, selection.problem)
+    yield Finding("models", found, selection.problem)
+    for warning in selection.warnings:
+        yield Finding("models", warning, is_warning=True)
 
 
 def _read(context: CheckContext) -> Settings:
@@ -356,11 +360,15 @@ def _items(context: CheckContext) -> Iterator[Finding]:
             for text in file.problems
         ]
         pending = make_plan(candidates, Selection(everything=True)).entries
+        for line in large_lines(pending):
+            yield Finding(what, line, is_warning=True)
         problems += [text for entry in pending for text in entry.problems]
+        fix = f"a run cannot use it: correct it, or move it out of {folder}/"
         for problem in problems[:MAX_PROBLEMS]:
-            yield Finding(what, problem, f"a run cannot use it: correct it, or move it out of {folder}/")
+            yield Finding(what, problem, fix)
         if (more := len(problems) - MAX_PROBLEMS) > 0:
-            yield Finding(what, f"{count(more, 'more problem')} of this kind", "correct the first ones")
+            listing = f"{workflow.name}-workflow --all --dry-run{repo}"
+            yield Finding(what, f"{count(more, 'more problem')} of this kind, listed by: {listing}", fix)
 
 
 def _nearest_folder(path: Path) -> Path:

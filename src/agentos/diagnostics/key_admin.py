@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentos.config.settings import environment, home_folder, reach_loopback_directly, usable_home
 from agentos.core.errors import (
@@ -22,12 +22,13 @@ from agentos.core.protocol.peer_notes import (
     QuarantineLifted,
 )
 from agentos.core.protocol.ports import LeasedKey, ModelRequest
-from agentos.core.quota.credentials import Credential
+from agentos.core.quota.credentials import Credential, provider_of
 from agentos.core.ratelimit.refusals import RefusalKind
+from agentos.models import has_sdk
 from agentos.models.registry import PROVIDERS
 from agentos.outputs.key_rows import KeyRow, key_row
 from agentos.platform_support import host_clock
-from agentos.run.model_selection import DEFAULT_MODELS
+from agentos.run.model_selection import DEFAULT_MODELS, install_sdk
 from agentos.storage.credentials.editor import (
     NewCredential,
     append_credential,
@@ -35,6 +36,7 @@ from agentos.storage.credentials.editor import (
     remove_credential,
     set_enabled,
 )
+from agentos.storage.credentials.file_parser import is_name
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
 from agentos.storage.peer_log import FilePeerLog, read_notes
@@ -42,6 +44,10 @@ from agentos.storage.peer_log_views import pool_from_notes
 
 NOTIFY_TIMEOUT = 5.0  # seconds
 CHECK_TIMEOUT = 20.0  # seconds
+KEY_AS_ARGUMENT = (
+    "A key typed as an argument stays in the shell's history: delete it there, then type agentos keys add "
+    "and paste the key at the prompt"
+)
 
 
 def view_keys() -> list[KeyRow]:
@@ -98,10 +104,15 @@ def set_key_enabled(name: str, *, enabled: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class AddedKey:
-    """A key as it was stored, and why it could not be checked; empty if it works or no check was requested."""
+    """A key as it was stored.
+
+    unchecked: why it could not be checked; empty if it works or no check was requested.
+    install: what to type before runs can use it; empty if nothing is missing.
+    """
 
     credential: Credential
     unchecked: str = ""
+    install: str = ""
 
 
 def check_new_key(key: str, name: str | None) -> None:
@@ -113,10 +124,12 @@ def add_key(new: NewCredential, check: bool) -> AddedKey:
     """Store a key, after a call with it unless `check` is off. A key that the provider rejects is not stored."""
     source = _source(Home(home_folder()).open())
     check_new(source, new.key, new.name)
-    unchecked = asyncio.run(_try_new_key(new)) if check else ""
-    append_credential(source, new)
+    install = "" if has_sdk(new.provider) else install_sdk(new.provider)
+    unchecked = asyncio.run(_try_new_key(new)) if check and not install else ""
+    # Stored with its name, which would otherwise change when keys are added or removed.
+    append_credential(source, replace(new, name=new.name or source.default_name(new.provider, new.key)))
     (added,) = [credential for credential in source.read() if credential.secret.reveal() == new.key]
-    return AddedKey(added, unchecked)
+    return AddedKey(added, unchecked, install)
 
 
 def remove_key(name: str) -> Credential | None:
@@ -152,13 +165,7 @@ async def _try_new_key(new: NewCredential) -> str:
         return str(error)
     except TimeoutError:
         return f"no answer within {CHECK_TIMEOUT:.0f} s"
-    except ImportError:
-        return _missing_sdk(new.provider)
     return ""
-
-
-def _missing_sdk(provider: str) -> str:
-    return f"its SDK is not installed: type pip install 'agentos-runner[{provider}]'"
 
 
 def _positions(home: Home, wanted: Credential) -> list[int]:
@@ -214,7 +221,7 @@ async def _check(credential: Credential) -> str:
     except ModelError as error:
         return str(error)
     except ImportError:
-        return _missing_sdk(credential.provider)
+        return f"its SDK is not installed: type {install_sdk(credential.provider)}"
     return ""
 
 
@@ -225,5 +232,10 @@ def _read_credentials(home: Home) -> dict[str, Credential]:
 
 def _find(credentials: dict[str, Credential], name: str) -> Credential:
     if name not in credentials:
-        raise NothingMatches(f"no key is named {name!r}; the keys are: {', '.join(credentials) or 'none'}")
+        names = f"the keys are: {', '.join(credentials) or 'none'}"
+        if provider_of(name) or not is_name(name):
+            raise NothingMatches(
+                f"expected the name of a key, not the key itself; {names}. {KEY_AS_ARGUMENT}"
+            )
+        raise NothingMatches(f"no key is named {name!r}; {names}")
     return credentials[name]

@@ -3,18 +3,21 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
 from agentos.core.planning.plan import Column
+from agentos.outputs.format import count
 
 FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 NAME_COLUMNS = ("item", "file", "path", "id")
 """The column that names the item; without one of these, it is the first."""
 BYTE_ORDER_MARK = "\ufeff"
 """Spreadsheets write it at the start of UTF-8 files; it belongs to no name."""
+_UNDECODED = re.compile("[\udc80-\udcff]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,10 @@ def is_table(name: str) -> bool:
 
 
 def read_table(name: str, text: str) -> list[TableRow]:
-    """The rows of a table, in order. Raises PreflightError if it cannot be read, or if two items have one name."""
+    """The rows of a table, in order. Raises PreflightError if it cannot be read, or if two items have one name.
+
+    `text` was decoded as UTF-8 with surrogates for what is not UTF-8.
+    """
     try:
         records = list(_records(Path(name).suffix.lower(), text.removeprefix(BYTE_ORDER_MARK)))
     except (ValueError, RecursionError, csv.Error) as error:
@@ -49,6 +55,11 @@ def read_table(name: str, text: str) -> list[TableRow]:
 def _records(suffix: str, text: str) -> Iterator[object]:
     if "\0" in text:
         raise ValueError("is no UTF-8 text; save it as UTF-8")
+    if found := _UNDECODED.search(text):
+        line, byte = text.count("\n", 0, found.start()) + 1, ord(found[0]) - 0xDC00
+        raise ValueError(
+            f"line {line} is not UTF-8 (byte {byte:#04x}): save the file as UTF-8, not as Windows-1252"
+        )
     if suffix in (".csv", ".tsv"):
         yield from _csv_records(text, "\t" if suffix == ".tsv" else _delimiter(text))
     elif suffix == ".json":
@@ -67,10 +78,13 @@ def _csv_records(text: str, delimiter: str) -> Iterator[object]:
     if twice := next((name for name in header if name and header.count(name) > 1), None):
         raise ValueError(f"two columns are called {twice!r}; expected a different name for each")
     for cells in reader:
-        if len(cells) > len(header):
-            raise ValueError(f"line {reader.line_num} has {len(cells)} columns, the header has {len(header)}")
-        if any(cell.strip() for cell in cells):
-            yield dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=True))
+        if not any(cell.strip() for cell in cells):
+            continue
+        if len(cells) != len(header):
+            raise ValueError(
+                f"line {reader.line_num} has {count(len(cells), 'column')}, the header has {len(header)}"
+            )
+        yield dict(zip(header, cells, strict=True))
 
 
 def _delimiter(text: str) -> str:

@@ -21,7 +21,7 @@ _ENDING = re.compile(r" (?:FAILED:.*|(?:Approved|Needs revision)(?= after )|Park
 _NONZERO = r"(?<!\b0 )(?<![-\w])"
 _MEANINGS = {
     _RED: rf"FAIL(?:ED)?\b|STALLED\b|{_NONZERO}(?:failed|killed|quarantined)\b(?! items:)|Failed: [1-9]\d*",
-    _YELLOW: rf"SLOW\b|PAUSED\b|{_NONZERO}(?:[Nn]eeds? revision|interrupted|waiting for a person)\b",
+    _YELLOW: rf"SLOW\b|PAUSED\b|WARN\b|{_NONZERO}(?:[Nn]eeds? revision|interrupted|waiting for a person)\b",
     _MAGENTA: rf"{_NONZERO}(?:(?:all keys )?[Rr]ate limited|[Rr]ate limit hit|exhausted|at their limits?|wait(?:s|ing) for a key)\b",
     _GREEN: rf"{_NONZERO}(?:[Aa]pproved|available)\b|\[[=> ]{{10}}\]",
 }

@@ -1,5 +1,6 @@
 """Formats durations, times, costs and events as text for people."""
 
+import re
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import assert_never
@@ -8,6 +9,13 @@ from agentos.core.constants import MAX_PARALLEL
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Usage
 from agentos.core.text.line_assembler import one_line
+
+_BACKLOG_PATH = re.compile(r"(?<![\w./-])(?:issues|ideas)/")
+
+
+def seen_from(path: str, text: str) -> str:
+    """The text with the files of the backlog as seen from a folder from which `path` leads to the project."""
+    return _BACKLOG_PATH.sub(lambda found: path + found[0], text) if path else text
 
 
 def prefixed(prefix: str, text: str) -> str:

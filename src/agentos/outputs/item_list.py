@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agentos.core.protocol.results import Ending, Verdict
 from agentos.core.run_state.run_stats import ItemStats
 from agentos.core.text.line_assembler import one_line
-from agentos.outputs.format import count
+from agentos.outputs.format import count, seen_from
 
 MANY = 20
 _LAST = (Verdict.NEEDS_REVISION.value, Ending.FAILED.value)
@@ -49,7 +49,7 @@ def fix_lines(row: ItemStats, path: str = "") -> list[str]:
     reason = [f"reason: {details}"] if details else []
     if row.outcome.ending is Ending.FAILED:
         return [
-            *reason,
+            *(seen_from(path, line) for line in reason),
             f"fix: {'correct this' if reason else f'see agentos logs {row.item}'}, then retry it",
         ]
     where = f"read {shown_result(row.outcome.result, path)}, " if row.outcome.result else ""

@@ -1,6 +1,6 @@
-"""Explains why nothing runs, which selected items do not run, which files are not items, and which items will fail."""
+"""Explains why nothing runs, which selected items do not run, which files are not items, which items will fail, and which are large."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from agentos.core.errors import NothingMatches
 from agentos.core.planning.plan import Candidate, Gone, Plan, PlanEntry, Selection, SkippedFile, SkipReason
@@ -9,17 +9,25 @@ from agentos.outputs.format import count, prefixed
 
 MAX_NAMED = 5
 MAX_SKIPPED_NAMED = 10
+LARGE_SOURCE = 20_000  # tokens
 SKIP_FIXES = {
     SkipReason.NO_NUMBER: "give {them} a number: agentos number",
     SkipReason.UNREADABLE: "correct {them}: agentos doctor",
     SkipReason.SUFFIX: "rename {them} to end in .md",
     SkipReason.SUBFOLDER: "to use {them}, move {them} out of there",
 }
+_FIRST_FILES = {
+    "lld": ("issues", "issues/1-dark-mode.md"),
+    "issue": ("briefs", "ideas/active/1-dark-mode.md"),
+}
 Say = Callable[[str], None]
 
 
-def explain_empty_plan(plan: Plan, selection: Selection, say: Say, repo: str = "") -> int:
-    """Say why nothing runs, and in the last line what to type next, with `repo` appended; returns the exit code."""
+def explain_empty_plan(plan: Plan, selection: Selection, say: Say, repo: str = "", workflow: str = "") -> int:
+    """Say why nothing runs, and in the last line what to type next, with `repo` appended; returns the exit code.
+
+    `workflow` is given if its items are files of the project.
+    """
     explain_skipped(plan, say, repo)
     if plan.done or plan.parked:
         return 0
@@ -39,18 +47,25 @@ def explain_empty_plan(plan: Plan, selection: Selection, say: Say, repo: str = "
         say(
             f"{COORDINATOR} Nothing is pending but the skipped files. See what to do about each: agentos doctor{repo}"
         )
+    elif not plan.candidates and workflow in _FIRST_FILES:
+        what, file = _FIRST_FILES[workflow]
+        say(
+            f"{COORDINATOR} Nothing is pending: there are no {what}. Write one, such as {file}, or type: agentos init"
+        )
     else:
         say(f"{COORDINATOR} Nothing is pending. See what was done: agentos status")
     return 0
 
 
-def skipped_lines(skipped: Sequence[SkippedFile], repo: str = "") -> list[str]:
+def skipped_lines(
+    skipped: Sequence[SkippedFile], repo: str = "", fixes: Mapping[SkipReason, str] = SKIP_FIXES
+) -> list[str]:
     """One line per reason: how many files are not items, their names, and how to turn them into items.
 
     `repo` is what to append to a command so that it finds the project.
     """
     lines = []
-    for reason, fix in SKIP_FIXES.items():
+    for reason, fix in fixes.items():
         sources = [file.source for file in skipped if file.reason is reason]
         names = (
             sources if reason is SkipReason.SUBFOLDER else [source.rpartition("/")[2] for source in sources]
@@ -72,17 +87,37 @@ def failing_lines(entries: Sequence[PlanEntry]) -> list[str]:
     ]
 
 
+def large_lines(entries: Sequence[PlanEntry]) -> list[str]:
+    """The items whose text makes every call expensive."""
+    items = sorted((entry.item for entry in entries), key=lambda item: -item.source_tokens)
+    large = [item for item in items if item.source_tokens > LARGE_SOURCE]
+    lines = [
+        f"{item.source} is large: it adds about {item.source_tokens:,} tokens to every call; shorten it, or limit "
+        "the cost with --budget"
+        for item in large[:MAX_NAMED]
+    ]
+    if more := large[MAX_NAMED:]:
+        lines.append(
+            f"{count(len(more), 'more item')} of over {LARGE_SOURCE:,} tokens: {_some_of([item.id for item in more])}"
+        )
+    return lines
+
+
 def _some_of(names: Sequence[str]) -> str:
     shown, more = names[:MAX_SKIPPED_NAMED], len(names) - MAX_SKIPPED_NAMED
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
 def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
-    """Say which files are not items, and which selected items do not run: by name if they are few, otherwise by number."""
+    """Say which files are not items, which items are large, and which selected ones do not run.
+
+    Those that do not run are named if they are few, otherwise counted.
+    """
     for line in (
         *skipped_lines(plan.skipped, repo),
         *gone_lines(plan.gone, repo),
         *_dropped_lines(plan.entries),
+        *large_lines(plan.entries),
     ):
         say(prefixed(COORDINATOR, line))
     _say_each_or_count(

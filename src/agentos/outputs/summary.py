@@ -13,6 +13,7 @@ from agentos.outputs.format import (
     duration,
     name_list,
     number_ranges,
+    seen_from,
     stop_reason,
     tokens,
     tokens_in_and_out,
@@ -41,7 +42,7 @@ def ending_lines(event: events.ItemEnded, path: str = "") -> list[str]:
         case Ending.FAILED:
             return [
                 f"FAILED: {outcome.error}",
-                *(f"  {line}" for line in outcome.details),
+                *(f"  {seen_from(path, line)}" for line in outcome.details),
             ]
         case Ending.FINISHED:
             return [_finished(outcome, event.seconds, path)]

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentos.config.file import price_list
-from agentos.config.project import repo_option
+from agentos.config.project import project_prefix, repo_option
 from agentos.config.settings import disable_tracing, environment, worker_environment
 from agentos.core.errors import UsageError
 from agentos.core.planning.gates import GATES
@@ -27,6 +27,7 @@ from agentos.core.scheduling.scheduler import Scheduler
 from agentos.core.text.secrets import Redactor, Secret
 from agentos.engines.fault_injection import Inject429Engine
 from agentos.engines.process import ProcessEngine
+from agentos.outputs.format import seen_from
 from agentos.outputs.plan_text import explain_empty_plan, explain_skipped
 from agentos.platform_support import host_clock
 from agentos.run.api import RunOrigin, RunRequest
@@ -34,7 +35,7 @@ from agentos.run.code_setup import CodeSetup, PreparedCode
 from agentos.run.discovery import check_project, clean_finished, discover, gone_items, written_folders
 from agentos.run.event_loop import EventLoop
 from agentos.run.github_setup import GitHubIssues, connect_github, refuse_offline, refuse_untrusted
-from agentos.run.model_selection import check_prices, check_sdks, select_models
+from agentos.run.model_selection import check_prices, select_models
 from agentos.run.prestart import Prestarted
 from agentos.run.session import HOST_CLOCK, RunSession
 from agentos.run.signals import Signals
@@ -118,8 +119,11 @@ class RunBuilder:
             repo = repo_option(self._settings.project, environment())
             if not plan.entries:
                 finalize_killed_runs(self._home.runs)
-                return explain_empty_plan(plan, self._request.selection, self._origin.echo, repo)
-            explain_skipped(plan, self._origin.echo, repo)
+                kept_as_files = "" if self._github else self._workflow.name
+                return explain_empty_plan(
+                    plan, self._request.selection, self._echo_from_here, repo, kept_as_files
+                )
+            explain_skipped(plan, self._echo_from_here, repo)
             pool = self._build_pool()
             self._select_models(pool)
             self._variables.check(self._pool_secrets)
@@ -157,7 +161,9 @@ class RunBuilder:
 
     def _prepare_code(self, signals: Signals, stack: contextlib.ExitStack) -> None:
         if self._workflow.uses_code:
-            setup = CodeSetup(self._settings, worker_environment(), self._origin.echo)
+            is_quiet = self._settings.display == "none"
+            echo = (lambda text: None) if is_quiet else self._origin.echo
+            setup = CodeSetup(self._settings, worker_environment(), echo)
             self._code = setup.prepare(stack, signals.check)
 
     def _open_peer_log(self, stack: contextlib.ExitStack) -> FilePeerLog:
@@ -192,6 +198,10 @@ class RunBuilder:
 
     def _say(self, text: str) -> None:
         self._origin.echo(f"[COORDINATOR] {text}")
+
+    def _echo_from_here(self, text: str) -> None:
+        """Paths in a plan are relative to the project."""
+        self._origin.echo(seen_from(project_prefix(self._settings.project), text))
 
     def _taken_items(self, items: list[str]) -> list[TakenItem]:
         """Those of these items that another run holds or has ended, according to locks, journals and documents."""
@@ -237,7 +247,6 @@ class RunBuilder:
         self._redact.add(self._pool_secrets)
         if not any(credential.enabled for credential in credentials):
             raise no_key("gemini", self._home.credentials)
-        check_sdks(self._settings, credentials)
         return credentials
 
     def _select_models(self, pool: Pool) -> None:
@@ -247,6 +256,8 @@ class RunBuilder:
         if selection.unserved_role:
             raise no_key(selection.unserved_role.providers[0], self._home.credentials)
         self._roles = selection.roles
+        for warning in selection.warnings:
+            self._say(warning)
         if not self._request.offline:
             check_prices(self._settings, self._roles, self._prices)
 
@@ -325,7 +336,7 @@ class RunBuilder:
         return replace(
             session.run_started(self._workflow.name, self._settings, plan),
             keys=tuple(pool.keys.names()),
-            project_path=_path_prefix(self._settings.project),
+            project_path=project_prefix(self._settings.project),
             titles=tuple(entry.item.title for entry in plan.entries),
             skipped=tuple(file.source for file in plan.skipped),
             offline=self._request.offline,
@@ -333,13 +344,5 @@ class RunBuilder:
             code_tokens=self._code.access.tokens if self._code else 0,
             redone=tuple(entry.item.id for entry in plan.entries if entry.redo) if is_fresh else (),
             selecting_words=self._request.selecting_words if is_fresh else (),
+            source_tokens=tuple(entry.item.source_tokens for entry in plan.entries),
         )
-
-
-def _path_prefix(project: Path) -> str:
-    """The prefix that makes a project path valid in the current folder; empty in the project itself."""
-    relative = os.path.relpath(project)
-    if relative == ".":
-        return ""
-    is_far = relative.startswith("../..") and not Path.cwd().is_relative_to(project)
-    return f"{project if is_far else relative}/"

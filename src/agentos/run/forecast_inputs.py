@@ -14,7 +14,7 @@ from agentos.core.planning.plan import Plan
 from agentos.core.quota.credentials import Credential
 from agentos.offline.child import expected_credentials
 from agentos.platform_support import host_clock
-from agentos.run.model_selection import check_prices, check_sdks, select_models
+from agentos.run.model_selection import check_prices, select_models
 from agentos.storage.credentials.reader import CredentialSource
 from agentos.storage.home import Home
 from agentos.storage.peer_log import read_findings
@@ -36,7 +36,6 @@ def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: boo
         selection = select_models(settings, providers, offline=offline)
         problem = selection.problem if providers else ""
         if not offline:
-            check_sdks(settings, credentials)
             check_prices(settings, selection.roles, price_list(settings.prices))
     except AgentosError as error:
         # The run would not start, but its plan can still be shown.

@@ -3,14 +3,13 @@
 Used by the run itself and by everything that predicts one: forecast and doctor.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
 from agentos.config.settings import Settings
 from agentos.core.errors import PreflightError
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.quota.budget import PriceList
-from agentos.core.quota.credentials import Credential
 from agentos.models import has_sdk
 
 DEFAULT_MODELS = {"gemini": "gemini-2.5-pro", "anthropic": "claude-sonnet-4-5", "openai": "gpt-5"}
@@ -19,10 +18,15 @@ _PREFIXES = {"gemini": "gemini", "claude": "anthropic", "gpt": "openai", "o1": "
 
 @dataclass(frozen=True, slots=True)
 class ModelSelection:
-    """The models of every role; `unserved_role` is the first role that no key can serve."""
+    """The models of every role.
+
+    `unserved_role` is the first role that no key can serve. `missing_sdks` are the providers that have a key and would
+    serve a role if their SDK were installed.
+    """
 
     roles: tuple[RoleModel, ...]
     unserved_role: RoleModel | None = None
+    missing_sdks: tuple[str, ...] = ()
 
     @property
     def problem(self) -> str:
@@ -36,9 +40,26 @@ class ModelSelection:
             f"type agentos keys add --provider {provider}"
         )
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Which keys the run passes over, and what to type to use them."""
+        return tuple(
+            f"The {provider} keys are not used, because the provider's SDK is not installed: type {install_sdk(provider)}"
+            for provider in self.missing_sdks
+        )
 
-def select_models(settings: Settings, providers: tuple[str, ...], *, offline: bool = False) -> ModelSelection:
-    """Select models of the providers that have a key; raises PreflightError for a model of an unknown provider."""
+
+def select_models(
+    settings: Settings,
+    providers: tuple[str, ...],
+    *,
+    offline: bool = False,
+    has_sdk: Callable[[str], bool] = has_sdk,
+) -> ModelSelection:
+    """Select models of the providers that have a key and whose SDK is installed.
+
+    Raises PreflightError for a model of an unknown provider, and for a role whose only keys need a missing SDK.
+    """
     # The built-in model server has one model, whatever the settings say.
     wanted = {"drafter": settings.drafter, "reviewer": settings.reviewer}
     wanted |= {role.name: role.models for role in settings.roles}
@@ -52,7 +73,12 @@ def select_models(settings: Settings, providers: tuple[str, ...], *, offline: bo
     )
     _check_effort(roles)
     unserved = next((role for role in roles if not set(role.providers) & set(providers)), None)
-    return ModelSelection(roles, unserved)
+    if offline:
+        return ModelSelection(roles, unserved)
+    wanted_providers = {provider for role in roles for provider in role.providers}
+    missing = (provider for provider in providers if provider in wanted_providers and not has_sdk(provider))
+    roles = tuple(_usable(role, providers, has_sdk) for role in roles)
+    return ModelSelection(roles, unserved, tuple(missing))
 
 
 def _check_effort(roles: Iterable[RoleModel]) -> None:
@@ -87,19 +113,23 @@ def check_prices(settings: Settings, roles: Iterable[RoleModel], prices: PriceLi
         )
 
 
-def check_sdks(settings: Settings, credentials: Iterable[Credential]) -> None:
-    """Every provider that has an enabled key and serves a role needs its SDK."""
-    providers = tuple(dict.fromkeys(key.provider for key in credentials if key.enabled))
-    if all(map(has_sdk, providers)):
-        return
-    serving = {provider for role in select_models(settings, providers).roles for provider in role.providers}
-    for provider in providers:
-        if provider in serving and not has_sdk(provider):
-            raise PreflightError(
-                f"there is a key for {provider}, but the provider's SDK is not installed: "
-                f"type pip install 'agentos-runner[{provider}]', or choose models of other providers "
-                f"(drafter and reviewer in agentos.toml)"
-            )
+def _usable(role: RoleModel, providers: Collection[str], has_sdk: Callable[[str], bool]) -> RoleModel:
+    """The role without the providers whose SDK is missing; raises PreflightError if no other one has a key."""
+    served = [provider for provider in role.providers if provider in providers]
+    if not served:
+        return role
+    if not any(map(has_sdk, served)):
+        raise PreflightError(
+            f"there is a key for {served[0]}, but the provider's SDK is not installed: type "
+            f"{install_sdk(served[0])}, or choose models of other providers (drafter and reviewer in agentos.toml)"
+        )
+    pairs = [pair for pair in zip(role.providers, role.models, strict=True) if has_sdk(pair[0])]
+    return replace(role, providers=tuple(pair[0] for pair in pairs), models=tuple(pair[1] for pair in pairs))
+
+
+def install_sdk(provider: str) -> str:
+    """The command that installs the provider's SDK."""
+    return f"pip install 'agentos-runner[{provider}]'"
 
 
 def _parse_model(role: str, name: str) -> tuple[str, str]:

@@ -169,8 +169,12 @@ def _renaming(path: Path, own: int | None, taken: set[int], first: int) -> Renam
     if own is not None:
         names = [(own, f"{path.stem}.md")] if own not in taken else []
     else:
-        # May take several tries: before a stem that begins with digits, a number can look like part of a date.
-        names = [(number, f"{number:03}-{path.stem}.md") for number in range(first, first + TRIES)]
+        # Before a stem that begins with digits, a number can look like part of a date: 2027-11-16 is one, 2027_11-16 not.
+        names = [
+            (number, f"{number:03}{separator}{path.stem}.md")
+            for number in range(first, first + TRIES)
+            for separator in "-_"
+        ]
     for number, name in names:
         has_number = own is not None or file_number(Path(name)) == number
         if has_number and not os.path.lexists(path.parent / name):

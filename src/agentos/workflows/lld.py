@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from agentos.codebase.rendering import estimated_tokens
 from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.results import Verdict
@@ -172,4 +173,5 @@ def _item(page: Page, source: str) -> Item:
         source=source,
         digest=page.digest,
         labels=page.labels,
+        source_tokens=estimated_tokens(page.body),
     )

@@ -1,5 +1,6 @@
 """Reads Markdown files with TOML or YAML front matter as pages, and pages as items."""
 
+import functools
 import hashlib
 import os
 import re
@@ -7,11 +8,15 @@ import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
+from agentos.codebase.rendering import estimated_tokens
 from agentos.core.planning.plan import Item, SkippedFile, SkipReason
 from agentos.core.text.line_assembler import one_line
 from agentos.regular_files import FileTooLarge, UnsafeFile, list_folder, read_regular
+
+if TYPE_CHECKING:
+    import yaml
 
 MAX_BYTES = 1024 * 1024
 # libyaml recurses in C: a document nested some 20,000 levels deep crashes the process.
@@ -19,9 +24,11 @@ MAX_YAML = 8192  # characters
 # A line that begins with hashes, or an underlined line of text. A list item, quote, table row or fence before a line of
 # dashes is not a heading.
 _HEADING = re.compile(
-    r"^(?:#{1,6}[ \t]+(?P<hashes>\S.*)|(?P<underlined> {0,3}(?![#>|`~+*\s-]|[0-9]+[.)])\S.*)\n {0,3}(?:=+|-+)[ \t]*)$",
+    r"^(?: {0,3}(?P<marks>#{1,6})[ \t]+(?P<hashes>\S.*)"
+    r"|(?P<underlined> {0,3}(?![#>|`~+*\s-]|[0-9]+[.)])\S.*)\n {0,3}(?P<line>=+|-+)[ \t]*)$",
     re.MULTILINE,
 )
+_CODE_FENCE = re.compile(r" {0,3}(?:(?P<backticks>`{3,})[^`]*|(?P<tildes>~{3,}).*)")
 # PyYAML raises these for a value that does not match its explicit type tag.
 _YAML_VALUE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _NUMBER = re.compile(r"[0-9]{1,9}(?![0-9])")
@@ -92,11 +99,11 @@ def page_of(path: Path, text: str) -> Page:
 
 
 def file_number(path: Path) -> int | None:
-    """The number that a file's name begins with: 42 for `042-dark-mode.md`. A date is not a number."""
+    """The number that a file's name begins with: 42 for `042-dark-mode.md`. A date is not a number, nor is 0."""
     found = _NUMBER.match(path.stem)
     if found is None or any(_is_date(date.match(path.stem)) for date in _DATES):
         return None
-    return int(found[0])
+    return int(found[0]) or None
 
 
 def _is_date(found: re.Match[str] | None) -> bool:
@@ -112,9 +119,10 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
     problems = [problem] if problem else []
     number = _number(front.get("number"), path, text, problems)
     is_readable = not problems
-    heading = _HEADING.search(body)
+    heading = _find_heading(body)
     if not body or body.isspace():
-        problems.append("it is empty: describe what is wanted below a heading")
+        only = "has only front matter" if raw.strip() else "is empty"
+        problems.append(f"it {only}: describe what is wanted below a heading")
     elif heading is None:
         problems.append("it has no heading: start with a line such as '# Dark mode'")
     elif not body[heading.end() :].strip() and not body[: heading.start()].strip():
@@ -134,6 +142,38 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
     )
 
 
+def _find_heading(body: str) -> re.Match[str] | None:
+    """The heading that is the title: the first one.
+
+    Dashes below a line may also be meant as a rule, so such a heading gives way to a later one of level 1.
+    """
+    text = _without_code(body)
+    first = _HEADING.search(text)
+    if first is None or not (first["line"] or "").startswith("-"):
+        return first
+    later = (found for found in _HEADING.finditer(text, first.end()))
+    return next(
+        (found for found in later if found["marks"] == "#" or (found["line"] or "")[:1] == "="), first
+    )
+
+
+def _without_code(body: str) -> str:
+    """The body with blanks in place of fenced code, so that all positions stay the same."""
+    if "```" not in body and "~~~" not in body:
+        return body
+    lines, fence = [], ""
+    for line in body.split("\n"):
+        found = _CODE_FENCE.fullmatch(line)
+        mark = (found["backticks"] or found["tildes"]) if found else ""
+        is_code = bool(fence or mark)
+        if not fence:
+            fence = mark
+        elif mark.startswith(fence) and line.strip() == mark:
+            fence = ""
+        lines.append(" " * len(line) if is_code else line)
+    return "\n".join(lines)
+
+
 def _heading_text(heading: re.Match[str]) -> str:
     """Removes the closing hashes that Markdown allows."""
     text = (heading["hashes"] or heading["underlined"]).strip()
@@ -144,19 +184,18 @@ def _heading_text(heading: re.Match[str]) -> str:
 def split_front_matter(text: str) -> tuple[dict[str, object], str, str]:
     """The front matter, the rest, and the problem with the front matter or an empty string."""
     for fence, parse in (("+++", _toml), ("---", _yaml)):
-        if text.startswith(fence + "\n"):
-            end = text.find(f"\n{fence}\n", len(fence))
-            if end < 0 and text.endswith(f"\n{fence}"):
-                end = len(text) - len(fence) - 1
-            if end < 0:
-                return (
-                    {},
-                    text,
-                    f"line 1: the front matter opened by {fence} is not closed: end it with a line {fence}",
-                )
-            inner, rest = text[len(fence) + 1 : end + 1], text[end + len(fence) + 2 :]
-            found, problem = parse(inner)
-            return found, rest, problem
+        opened = re.match(rf"{re.escape(fence)}[ \t]*\n", text)
+        if opened is None:
+            continue
+        closed = re.compile(rf"^{re.escape(fence)}[ \t]*(?:\n|\Z)", re.MULTILINE).search(text, opened.end())
+        if closed is None:
+            return (
+                {},
+                text,
+                f"line 1: the front matter opened by {fence} is not closed: end it with a line {fence}",
+            )
+        found, problem = parse(text[opened.end() : closed.start()])
+        return found, text[closed.end() :], problem
     return {}, text, ""
 
 
@@ -176,7 +215,7 @@ def _yaml(text: str) -> tuple[dict[str, object], str]:
     if len(text) > MAX_YAML:
         return {}, f"its YAML front matter cannot be read: it is longer than {MAX_YAML:,} characters"
     try:
-        found = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - both loaders are safe ones
+        found = yaml.load(text, Loader=_safe_yaml_loader())  # noqa: S506 - a safe one
     except (yaml.YAMLError, *_YAML_VALUE_ERRORS) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 2}: " if mark else ""
@@ -186,6 +225,23 @@ def _yaml(text: str) -> tuple[dict[str, object], str]:
     if not isinstance(found, dict):
         return {}, f"line 2: its YAML front matter is a {type(found).__name__}, expected a mapping"
     return {str(name): value for name, value in found.items()}, ""
+
+
+@functools.cache
+def _safe_yaml_loader() -> "type[yaml.SafeLoader]":
+    """A safe loader that reads leading zeros as decimal: in YAML 1.1, 010 is octal and 08 is text."""
+    import yaml
+
+    base: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader: type[yaml.SafeLoader] = type("FrontMatterLoader", (base,), {})
+
+    def integer(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> int:
+        text = loader.construct_scalar(node)
+        return int(text) if text.isdigit() else loader.construct_yaml_int(node)
+
+    loader.add_constructor("tag:yaml.org,2002:int", integer)
+    loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[0-9]+\Z"), list("0123456789"))
+    return loader
 
 
 def _number(value: object, path: Path, text: str, problems: list[str]) -> int | None:
@@ -233,7 +289,12 @@ def markdown_files(folder: Path, root: Path | None = None) -> list[Path]:
     `root` is the project: raises UnsafeFile if the folder, or one on the way to it, is a link.
     """
     names = [name for name in list_folder(folder, root) if name.endswith(".md") and name[0] != "."]
-    return [folder / name for name in sorted(names)]
+    return [path for name in sorted(names) if not _is_folder(path := folder / name)]
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is a folder itself. A link to one is an item that fails: it is named, and nothing behind it is read."""
+    return path.is_dir() and not path.is_symlink()
 
 
 def skipped_files(project: Path, folder: str, *, numbered: bool = True) -> list[SkippedFile]:
@@ -248,10 +309,10 @@ def skipped_files(project: Path, folder: str, *, numbered: bool = True) -> list[
 
 
 def _in_subfolders(project: Path, folder: str, names: Iterable[str]) -> Iterator[SkippedFile]:
-    """At any depth, but behind no link. A folder named .md is an item that fails."""
+    """At any depth, but behind no link."""
     for name in names:
         path = project / folder / name
-        if name.endswith(".md") or path.is_symlink():
+        if not _is_folder(path):
             continue
         for inner, folders, files in os.walk(path):
             folders[:] = sorted(each for each in folders if each[0] != ".")
@@ -264,7 +325,7 @@ def _in_subfolders(project: Path, folder: str, names: Iterable[str]) -> Iterator
 
 def _skipped(project: Path, source: str, numbered: bool) -> SkippedFile | None:
     path = project / source
-    if path.stem.casefold() == "readme":
+    if path.stem.casefold() == "readme" or _is_folder(path):
         return None
     if path.suffix != ".md":
         return None if path.is_dir() else SkippedFile(source, SkipReason.SUFFIX)
@@ -306,4 +367,5 @@ def page_item(workflow: WorkflowIdentity, page: Page, number: int, folder: str) 
         source=f"{folder}/{page.path.name}",
         digest=page.digest,
         labels=page.labels,
+        source_tokens=estimated_tokens(page.body),
     )

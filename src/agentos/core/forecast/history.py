@@ -20,11 +20,13 @@ class CallTrace:
     usage: Usage
 
     def with_input(self, tokens: int) -> "CallTrace":
-        """The same call with this many more tokens in its prompt."""
+        """The same call with this many more tokens in its prompt, or fewer if the number is negative."""
+        usage = self.usage
+        cached = usage.cache_read_tokens + usage.cache_write_tokens
         return replace(
             self,
-            request=replace(self.request, input_tokens=self.request.input_tokens + tokens),
-            usage=replace(self.usage, input_tokens=self.usage.input_tokens + tokens),
+            request=replace(self.request, input_tokens=max(0, self.request.input_tokens + tokens)),
+            usage=replace(usage, input_tokens=max(cached, usage.input_tokens + tokens)),
         )
 
 
@@ -42,6 +44,8 @@ class ItemTrace:
     nodes: tuple[tuple[str, int], ...] = ()
     code_tokens: int = 0
     """The most code that a prompt of the item's run could contain."""
+    source_tokens: int | None = None
+    """How many tokens the item's text added to every prompt; None if unknown."""
 
     @property
     def usage(self) -> Usage:
@@ -53,6 +57,15 @@ class ItemTrace:
         if more <= 0:
             return self
         return replace(self, calls=tuple(call.with_input(more) for call in self.calls))
+
+    def with_source(self, source_tokens: int) -> "ItemTrace":
+        """The trace as if the item's text added this many tokens to every prompt."""
+        if self.source_tokens in (None, source_tokens):
+            return self
+        more = source_tokens - (self.source_tokens or 0)
+        return replace(
+            self, source_tokens=source_tokens, calls=tuple(call.with_input(more) for call in self.calls)
+        )
 
     def remaining_from(self, node: str) -> "ItemTrace":
         """The rest of the trace, for an item whose checkpoint is at this node."""
@@ -152,6 +165,7 @@ class TraceBuilder:
         self.warm_up = 0.0
         self._run_started: float | None = None
         self._code_tokens = 0
+        self._source_tokens: dict[str, int] = {}
         self._warm_at = float("-inf")
         self._open_traces: dict[str, _OpenTrace] = {}
         self._call_stats = _CallStats()
@@ -165,6 +179,7 @@ class TraceBuilder:
             case events.RunStarted():
                 self._run_started = at
                 self._code_tokens = event.code_tokens
+                self._source_tokens = dict(zip(event.items, event.source_tokens, strict=False))
             case events.ItemStarted():
                 self._open_traces[event.item] = _OpenTrace(at)
             case _:
@@ -188,7 +203,7 @@ class TraceBuilder:
             case events.WorkerReported():
                 trace.outcome = event.outcome
             case events.WorkerExited():
-                self._handle_exit(trace, at)
+                self._handle_exit(event.item, trace, at)
             case _:
                 pass
 
@@ -206,12 +221,17 @@ class TraceBuilder:
             trace.worked = 0.0
         trace.working_since = at
 
-    def _handle_exit(self, trace: _OpenTrace, at: float) -> None:
+    def _handle_exit(self, item: str, trace: _OpenTrace, at: float) -> None:
         trace.stop_working(at)
         outcome = trace.outcome
         if outcome and outcome.ending is Ending.FINISHED and outcome.rounds:
             self.traces.append(
                 ItemTrace(
-                    trace.start, tuple(trace.calls), trace.worked, tuple(trace.nodes), self._code_tokens
+                    trace.start,
+                    tuple(trace.calls),
+                    trace.worked,
+                    tuple(trace.nodes),
+                    self._code_tokens,
+                    self._source_tokens.get(item),
                 )
             )

@@ -228,10 +228,11 @@ def _assign_traces(entries: Sequence[PlanEntry], traces: tuple[ItemTrace, ...], 
 
 
 def _fitted(entry: PlanEntry, trace: ItemTrace) -> ItemTrace:
-    """The part of the trace that the item still has to do; an invalid item fails right after its start."""
+    """What the item still has to do of the trace, with its own text; an invalid item fails right after its start."""
     if entry.problems:
         return ItemTrace(trace.start)
-    return trace.remaining_from(entry.node) if entry.node else trace
+    fitted = trace.with_source(entry.item.source_tokens)
+    return fitted.remaining_from(entry.node) if entry.node else fitted
 
 
 def _build_pool(inputs: SimulationInputs) -> Pool:

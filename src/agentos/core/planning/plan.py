@@ -8,6 +8,8 @@ from enum import StrEnum
 from agentos.core.errors import NothingMatches
 
 _ID = re.compile(r"(?![.-])[A-Za-z0-9._-]{1,64}")
+# Other ways in which people write an id: LLD42, LLD-042, #42.
+_TYPED_ID = re.compile(r"(?:#|(?P<prefix>[A-Za-z]+)-?)(?P<number>[0-9]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +24,8 @@ class Column:
 class Item:
     """One unit of work. `source` is a path relative to the project, `digest` a hash of its text.
 
-    `columns` are the values of its row, if the items come from a table.
+    `columns` are the values of its row, if the items come from a table. `source_tokens` estimates how many tokens its
+    text adds to every prompt; 0 if that is unknown.
     """
 
     id: str
@@ -34,6 +37,7 @@ class Item:
     labels: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     columns: tuple[Column, ...] = ()
+    source_tokens: int = 0
 
 
 def matches(item: str, word: str) -> bool:
@@ -153,7 +157,10 @@ class PlanEntry:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The items to run, those that another run holds or that wait for a person, those named but done or gone, and skipped
-    files."""
+    files.
+
+    `candidates` counts all items of the project, whatever is selected.
+    """
 
     entries: tuple[PlanEntry, ...]
     held: tuple[Candidate, ...] = ()
@@ -161,6 +168,7 @@ class Plan:
     parked: tuple[Candidate, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
     gone: tuple[Candidate, ...] = ()
+    candidates: int = 0
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -192,6 +200,7 @@ def make_plan(
         # Skipped files have never run, so neither item names nor --failed can mean them.
         skipped=() if selection.words or selection.failed else tuple(skipped),
         gone=gone,
+        candidates=len(candidates),
     )
 
 
@@ -261,7 +270,13 @@ def _matching(
     first, dash, last = word.partition("-")
     if dash and _is_number(first) and _is_number(last):
         return [candidate for candidate in candidates if int(first) <= candidate.item.number <= int(last)]
-    return index.get(word) or index.get(word.casefold(), [])
+    if found := index.get(word) or index.get(word.casefold()):
+        return found
+    typed = _TYPED_ID.fullmatch(word)
+    if typed is None:
+        return []
+    number = int(typed["number"])
+    return index.get(f"{typed['prefix'].casefold()}-{number}" if typed["prefix"] else number, [])
 
 
 def _is_number(word: str) -> bool:
@@ -272,7 +287,10 @@ def _nothing(word: str, candidates: Sequence[Candidate]) -> str:
     ids = [candidate.item.id for candidate in candidates]
     known = ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
     how = "name items by number (42), id, range (40-45) or file"
-    if word.endswith(".md"):
+    first, _, last = word.partition("-")
+    if len(word) <= LONGEST_WORD and _is_number(first) and _is_number(last) and int(first) > int(last):
+        how = f"a range begins with its lower number: {last}-{first}"
+    elif word.endswith(".md"):
         how += "; a file needs a number, first in its name (42-title.md) or in its front matter: agentos number gives it one"
     return f"nothing matches {word!r}: {how}; there are: {known or 'none'}"
 

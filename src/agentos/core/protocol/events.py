@@ -276,7 +276,7 @@ class RunStarted:
     code that a prompt of this run shows, 0 if none. `auto_workers`: `workers` is only the number to start with
     (`--parallel auto`). `redone` are the items with a verdict that `--fresh` starts over, and `selecting_words`
     the positions of those words of `command` that select its items. `has_review`: the items are expected to end with a
-    verdict.
+    verdict. `source_tokens` estimates, in the order of `items`, how many tokens each item's text adds to every prompt.
     """
 
     run: str
@@ -298,6 +298,7 @@ class RunStarted:
     redone: tuple[str, ...] = ()
     selecting_words: tuple[int, ...] = ()
     has_review: bool = False
+    source_tokens: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

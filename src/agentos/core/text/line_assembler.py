@@ -20,12 +20,25 @@ _OPEN_ESCAPE = re.compile(
     r"(\x1b\])[^\x07\x1b]*(\x1b?)\Z|(\x1b[PX^_])[^\x1b]*(\x1b?)\Z|(\x1b\[|\x9b)[ -?]*\Z|(\x1b)[ -/]*\Z"
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
+# They reorder what follows them: a terminal would show another text than the one that is there.
+_BIDI = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 
 def clean(text: str) -> str:
-    """Return the line as a terminal would show it: the last carriage-return segment, without escapes."""
+    """Return the line as a terminal would show it: the last carriage-return segment, without escapes.
+
+    Characters that reorder text are shown, as `<U+202E>`.
+    """
     segments = [part for part in _ESCAPES.sub("", text).split("\r") if part]
-    return _CONTROLS.sub("", segments[-1]) if segments else ""
+    if not segments:
+        return ""
+    line = _CONTROLS.sub("", segments[-1])
+    return line if line.isascii() else _BIDI.sub(lambda found: f"<U+{ord(found[0]):04X}>", line)
+
+
+def clean_lines(text: str) -> str:
+    """Make text from outside that may have several lines safe to print."""
+    return _storable("\n".join(clean(line) for line in text.split("\n")))
 
 
 def find_open_escape(text: str) -> int:
@@ -36,7 +49,12 @@ def find_open_escape(text: str) -> int:
 
 def one_line(text: str) -> str:
     """Make text from outside, such as a title or an error, safe to print: no line breaks, no escapes."""
-    return text if text.isprintable() else clean(" ".join(text.splitlines()))
+    return text if text.isprintable() else _storable(clean(" ".join(text.splitlines())))
+
+
+def _storable(text: str) -> str:
+    """The text without lone surrogates: they stand for bytes of a file name that are not UTF-8."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class LineAssembler:

@@ -55,6 +55,12 @@ class CredentialSource:
         """One credential per table of the file, in the order of the file: duplicates too, names only where given."""
         return self._from_file()
 
+    def default_name(self, provider: str, key: str) -> str:
+        """The name that a key without one has; of a key that is not stored yet, the one that it would have."""
+        known = self.read()
+        same = [credential for credential in known if credential.secret == Secret(key)]
+        return (same or _with_names([*known, Credential("", provider, Secret(key))]))[-1].name
+
     def stamp(self) -> tuple[int, int] | None:
         """A value that changes whenever the file does."""
         try:
