@@ -45,6 +45,15 @@ def test_running_items_count_in_part_and_the_others_like_finished_ones() -> None
     assert projection.cost == pytest.approx(3.0)
 
 
+def test_other_runs_are_expected_to_take_their_share_of_the_rest() -> None:
+    elsewhere = Outcome(Ending.FINISHED_BY_OTHER_RUN, Verdict.APPROVED)
+    skipped = (10.0, events.ItemEnded("LLD-2", elsewhere, 0.0, Usage(), 0))
+    own = (started("LLD-1", 0.0), cost("LLD-1", 9.0, 0.5), ended("LLD-1", 10.0))
+    found = estimate(stats_of(*own, skipped), 10.0)
+    assert found.seconds_left == pytest.approx(4 / 2 * 10 / 2), "half of the four, on two workers"
+    assert found.cost == pytest.approx(0.5 * 3)
+
+
 def test_an_item_that_takes_longer_than_usual_never_counts_as_done() -> None:
     found = stats_of(started("LLD-1", 0.0), ended("LLD-1", 10.0), started("LLD-2", 10.0))
     assert estimate(found, 1000.0).seconds_left == pytest.approx(990 / 4), "it may take a quarter longer"

@@ -107,6 +107,14 @@ def test_workers_are_the_bottleneck_while_keys_have_capacity_and_one_more_helps(
     assert found.seconds_with_one_more_key == found.seconds
 
 
+def test_workers_are_not_the_bottleneck_if_one_more_would_change_nothing() -> None:
+    inputs = planned_run(2, parallel=1)
+    broken = replace(inputs.entries[1], problems=("line 1: no heading",))
+    found = forecast(replace(inputs, entries=(inputs.entries[0], broken)), history())
+    assert found.bottleneck and found.bottleneck.what == "items"
+    assert forecast_lines(found)[1].startswith("Bottleneck: the longest item; ")
+
+
 def test_key_slots_are_the_bottleneck_when_workers_wait_for_each_other() -> None:
     found = forecast(planned_run(8, parallel=4, credentials=keys(2)), history())
     assert found.bottleneck and found.bottleneck.what is WaitCause.SLOTS and found.bottleneck.amount == 2

@@ -175,6 +175,13 @@ def test_a_parked_item_keeps_waiting_even_if_it_is_named() -> None:
     assert plan("40", backlog=[parked], fresh=True).ids == ("LLD-40",)
 
 
+def test_items_that_will_fail_take_no_place_within_the_limit() -> None:
+    broken = [replace(candidate(number), problems=("line 1: no heading",)) for number in (38, 41)]
+    backlog = [broken[0], candidate(40), broken[1], candidate(42)]
+    assert plan(backlog=backlog, limit=2).ids == ("LLD-40", "LLD-42")
+    assert plan(backlog=backlog, limit=3).ids == ("LLD-38", "LLD-40", "LLD-42")
+
+
 def test_a_text_that_has_changed_since_its_checkpoint_starts_over() -> None:
     changed = replace(candidate(40), node="N2_human_edit", is_outdated=True)
     (entry,) = plan(backlog=[changed]).entries

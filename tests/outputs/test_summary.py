@@ -31,12 +31,19 @@ def stopped(*before: events.Event) -> RunStats:
 
 
 def worked(
-    seconds: float, *before: events.Event, keys: tuple[str, ...] = ("key-1",), calls: int = 1
+    seconds: float,
+    *before: events.Event,
+    keys: tuple[str, ...] = ("key-1",),
+    calls: int = 1,
+    offline: bool = False,
 ) -> RunStats:
     """A run of one item: the worker's process takes 2 s to start, its calls take all but 1 s of the rest."""
     stats, used = RunStats(), Usage(calls, 10, 10)
     happened: tuple[tuple[float, events.Event], ...] = (
-        (0.0, events.RunStarted("r", "lld", "/p", ("LLD-1",), 2, keys, "lld-workflow --all")),
+        (
+            0.0,
+            events.RunStarted("r", "lld", "/p", ("LLD-1",), 2, keys, "lld-workflow --all", offline=offline),
+        ),
         (1.0, events.WorkerStarted("LLD-1", 4711)),
         (3.0, events.NodeStarted("LLD-1", "N1_design", 1)),
         *((3.5, event) for event in before),
@@ -112,8 +119,17 @@ def test_overhead_is_the_share_of_the_time_after_start_up_that_is_no_call() -> N
         worked(22.0, events.RunSuspended(), events.RunContinued(5.0)),
         worked(22.0, keys=()),
         worked(22.0, calls=100),
+        worked(22.0, offline=True),
     ],
-    ids=["no worker", "no call", "under ten seconds of work", "after Ctrl-Z", "exec", "instant answers"],
+    ids=[
+        "no worker",
+        "no call",
+        "under ten seconds of work",
+        "after Ctrl-Z",
+        "exec",
+        "instant answers",
+        "offline",
+    ],
 )
 def test_no_overhead_is_given_where_it_would_mean_nothing(stats: RunStats) -> None:
     assert "overhead" not in "\n".join(summary_lines(stats))

@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from .harness import RunHarness, wait_until
+from .harness import RunHarness, title_of, wait_until
 
 
 def test_two_runs_share_a_backlog_without_repeating_work(harness: RunHarness) -> None:
@@ -86,6 +86,20 @@ def test_a_fresh_run_redoes_nothing_that_another_has_ended_since_it_began(harnes
     assert "  Other runs: 2 finished (LLD-2, LLD-3), 1 failed (LLD-4)" in own.lines_of("COORDINATOR")
     again = harness.run("--failed", "--dry-run")
     assert "LLD-4" in again.out and "LLD-3" not in again.out
+
+
+@pytest.mark.slow
+def test_progress_counts_what_another_run_finishes_before_its_turn_comes(harness: RunHarness) -> None:
+    harness.issues(1, 2, 3, 4)
+    harness.server(fault={"kind": "hang", "matching": title_of(1), "times": None})
+    first = harness.start("--all")
+    wait_until(lambda: harness.events("lease_granted"))
+    (run,) = harness.runs()
+    assert harness.run("2-4").code == 0
+    first.wait_for("[LLD-4] Skipped: another run finished it (approved)")
+    assert "3/4 workflows complete" in harness.run("status", run.name, program="agentos").out
+    first.signal(signal.SIGINT)
+    assert "  Other runs: 3 finished (LLD-2, LLD-3, LLD-4)" in first.wait().lines_of("COORDINATOR")
 
 
 @pytest.mark.slow

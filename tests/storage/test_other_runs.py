@@ -1,6 +1,7 @@
 """What other runs have done with the items of a run."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ def test_an_item_between_two_attempts_belongs_to_its_run_while_that_is_alive(oth
     write(other, BEGAN, events.ItemStarted("LLD-1", 1, 2))
     other.close()
     assert found.outcome("LLD-1", holder) is None
+
+
+def test_items_that_ended_elsewhere_are_found_without_asking_for_each(other: RunFolder) -> None:
+    found, _ = other_runs(other)
+    write(other, BEGAN - 1, replace(ended(APPROVED), item="LLD-2"))
+    write(other, BEGAN + 1, ended(APPROVED), events.ItemStarted("LLD-3", 1, 1))
+    assert found.ended_items() == {"LLD-1"}
+    found.own_run = other.id
+    assert found.ended_items() == set()
 
 
 def test_only_the_journals_of_other_runs_are_read(other: RunFolder) -> None:

@@ -43,7 +43,7 @@ from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.events import KeysFewerThanWorkers
 from agentos.core.protocol.ports import Engine
-from agentos.core.protocol.results import Outcome, TakenItem
+from agentos.core.protocol.results import Ending, Outcome, TakenItem
 from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
@@ -252,7 +252,8 @@ class ExecRunBuilder:
             started = session.run_started(self._request.name, self._settings, plan)
             if self._request.piped:
                 started = replace(started, command=self._keep_items(session.folder))
-            return loop.run(started, session.external_inputs(engine, taken=self._taken_items))
+            inputs = session.external_inputs(engine, taken=self._taken_items)
+            return loop.run(started, replace(inputs, ended_elsewhere=self._ended_elsewhere))
 
     def _say_what_is_withheld(self) -> None:
         names = [
@@ -376,6 +377,11 @@ class ExecRunBuilder:
         """Those of these items that another run holds or has ended."""
         found = ((item, self._outcome_of_other_run(self._items[item])) for item in items)
         return [TakenItem(item, outcome) for item, outcome in found if outcome]
+
+    def _ended_elsewhere(self, queued: list[str]) -> list[TakenItem]:
+        ended = self._other_runs.ended_items()
+        taken = self._taken_items([item for item in queued if item in ended])
+        return [found for found in taken if found.outcome.ending is not Ending.HELD_BY_OTHER_RUN]
 
     def _outcome_of_other_run(self, item: Item) -> Outcome | None:
         holder = self._holder(item)

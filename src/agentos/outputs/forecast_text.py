@@ -2,11 +2,10 @@
 
 from typing import Any
 
-from agentos.core.forecast.forecast import Forecast, Unknown
+from agentos.core.forecast.forecast import NO_CHANGE, Forecast, Unknown
 from agentos.core.forecast.simulation import Bottleneck, WaitCause
 from agentos.outputs.format import count, dollars, duration, tokens
 
-NO_CHANGE = 0.02  # relative difference
 MAX_NAMED_KEYS = 4
 
 
@@ -79,9 +78,7 @@ def _bottleneck(bottleneck: Bottleneck | None) -> list[str]:
                 f"Bottleneck: {count(int(bottleneck.amount), 'worker')}; keys and quotas have capacity left"
             ]
         case "items":
-            return [
-                "Bottleneck: the longest item; every item has a worker, and keys and quotas have capacity left"
-            ]
+            return ["Bottleneck: the longest item; keys and quotas have capacity left"]
         case WaitCause.SLOTS:
             return [
                 f"Bottleneck: {count(int(bottleneck.amount), 'key slot')}{_names(bottleneck.keys)}; {waits}"

@@ -209,9 +209,11 @@ def overhead(stats: RunStats) -> float | None:
     """Per cent of the workers' time, after their start-up, spent neither in model calls nor waiting for keys.
 
     None where the number would mean nothing: in a short run; after Ctrl-Z, when calls in flight went on without us;
-    in a run without model calls of its own (`agentos exec`); with a server that answers at once, as `--offline` does.
+    in a run without model calls of its own (`agentos exec`); with `--offline`, or a server that answers at once.
     """
     if stats.was_suspended or stats.started is None or not stats.started.keys or not stats.usage.calls:
+        return None
+    if stats.started.offline:
         return None
     total = sum(row.seconds - row.start_up for row in stats.rows.values())
     calling = sum(row.call_seconds for row in stats.rows.values())

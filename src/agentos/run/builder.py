@@ -20,7 +20,7 @@ from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.ports import Engine
-from agentos.core.protocol.results import Outcome, TakenItem
+from agentos.core.protocol.results import Ending, Outcome, TakenItem
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
@@ -147,6 +147,7 @@ class RunBuilder:
                 self._taken_items,
                 self._code.look_after if self._code else lambda: None,
             )
+            inputs = replace(inputs, ended_elsewhere=self._ended_elsewhere)
             return loop.run(self._run_started(session, plan, pool), inputs)
 
     def _connect_github(self, signals: Signals) -> None:
@@ -209,6 +210,11 @@ class RunBuilder:
         locks = [ItemLocks(project), ItemLocks.inside(self._home.locks(project))]
         found = ((item, self._outcome_of_other_run(self._items[item], locks)) for item in items)
         return [TakenItem(item, outcome) for item, outcome in found if outcome]
+
+    def _ended_elsewhere(self, queued: list[str]) -> list[TakenItem]:
+        ended = self._other_runs.ended_items()
+        taken = self._taken_items([item for item in queued if item in ended])
+        return [found for found in taken if found.outcome.ending is not Ending.HELD_BY_OTHER_RUN]
 
     def _outcome_of_other_run(self, item: Item, locks: list[ItemLocks]) -> Outcome | None:
         for folder in locks:

@@ -15,6 +15,7 @@ from agentos.core.scheduling.scheduler import Scheduler
 MAX_POLL_INTERVAL = 1.0  # seconds; bounds how long an edited credentials file goes unnoticed
 DECISION_POLL_INTERVAL = 1.0  # seconds
 MACHINE_POLL_INTERVAL = 2.0  # seconds
+OTHER_RUNS_POLL_INTERVAL = 5.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class ExternalInputs:
     requests: requests that arrived on the control socket.
     suspend: stops this process (Ctrl-Z) and returns when it is continued.
     taken: takes the ids of the items about to start, returns those that another run holds or has ended.
+    ended_elsewhere: takes the ids of all queued items, returns those that another run has ended.
     background: checks on background processes of the run.
     membership: fleet items that were assigned to this worker or withdrawn from it.
     machine: what the machine can spare.
@@ -49,6 +51,7 @@ class ExternalInputs:
     requests: Callable[[], Sequence[ControlRequest]] = lambda: ()
     suspend: Callable[[], None] = lambda: None
     taken: Callable[[list[str]], list[TakenItem]] = lambda items: []
+    ended_elsewhere: Callable[[list[str]], list[TakenItem]] = lambda items: []
     background: Callable[[], object] = lambda: None
     membership: Callable[[], list[events.ItemJoined | events.ItemWithdrawn]] = list
     machine: Callable[[], MachineLoad] = MachineLoad
@@ -73,6 +76,7 @@ class EventLoop:
         self._pending_grants: list[GrantLease] = []
         self._next_decision_poll = 0.0
         self._next_machine_poll = 0.0
+        self._next_other_runs_poll = 0.0
 
     def run(self, started: events.RunStarted, inputs: ExternalInputs) -> int:
         """Loop until every item has ended; returns the exit code."""
@@ -114,6 +118,7 @@ class EventLoop:
             self._handle(changes, inputs)
         self._poll_decisions(inputs)
         self._poll_machine(inputs)
+        self._poll_other_runs(inputs)
         inputs.background()
 
     def _poll_machine(self, inputs: ExternalInputs) -> None:
@@ -121,6 +126,15 @@ class EventLoop:
         if now >= self._next_machine_poll:
             self._next_machine_poll = now + MACHINE_POLL_INTERVAL
             self._scheduler.set_machine_load(inputs.machine())
+
+    def _poll_other_runs(self, inputs: ExternalInputs) -> None:
+        """Skip what other runs have ended before its turn comes, so that the progress and the time left are right."""
+        now = self._clock.monotonic()
+        if now < self._next_other_runs_poll or self._scheduler.over or inputs.signals:
+            return
+        self._next_other_runs_poll = now + OTHER_RUNS_POLL_INTERVAL
+        if taken := inputs.ended_elsewhere(self._scheduler.queued_items()):
+            self._apply(self._scheduler.skip_taken(taken), may_grant=False)
 
     def _poll_decisions(self, inputs: ExternalInputs) -> None:
         """Poll by time, not after each event: a poll costs a stat per parked item, and there may be thousands of events."""

@@ -81,7 +81,7 @@ class RunSession:
             self._open_control_socket(engine),
             self._suspend,
             taken,
-            background,
+            background=background,
             machine=MachineMeter(),
         )
 

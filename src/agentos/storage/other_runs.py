@@ -9,7 +9,7 @@ from agentos.core.protocol.results import Ending, Outcome
 from agentos.regular_files import UnsafeFile, open_regular
 from agentos.storage.journal import NAME, JournalEntry, read_entry
 from agentos.storage.locks import Holder, finished_outcome, held_outcome
-from agentos.storage.runs import is_alive
+from agentos.storage.runs import is_alive, run_folders
 
 _ItemEvent = events.ItemStarted | events.ItemSuspended | events.ItemRequeued | events.ItemEnded
 _MARKERS = tuple(
@@ -56,21 +56,33 @@ class OtherRuns:
         last = self._last_event(item, holder) if holder else None
         return last is not None and last.at >= self._began
 
+    def ended_items(self) -> set[str]:
+        """The items that other runs, of any project, have ended since this run began: those to look at more closely."""
+        others = [run.name for run in run_folders(self._runs) if run.name != self.own_run]
+        journals = [journal for name in others if (journal := self._journal(name))]
+        return {
+            item
+            for journal in journals
+            for item, last in journal.last_events().items()
+            if isinstance(last.event, events.ItemEnded) and last.at >= self._began
+        }
+
     def _last_event(self, item: str, holder: Holder) -> JournalEntry | None:
         # The name comes from a file in the project, so it must not lead out of the folder.
         if not holder.run or holder.run == self.own_run or Path(holder.run).name != holder.run:
             return None
-        if holder.run not in self._journals:
-            self._journals[holder.run] = self._open(self._runs / holder.run)
-        journal = self._journals[holder.run]
-        return journal.last_event(item) if journal else None
+        journal = self._journal(holder.run)
+        return journal.last_events().get(item) if journal else None
 
-    def _open(self, run: Path) -> "_ItemJournal | None":
+    def _journal(self, name: str) -> "_ItemJournal | None":
         """The journal of a run; None if it ended before this run began, so that it need not be read."""
-        with contextlib.suppress(OSError):
-            if is_alive(run) or (run / NAME).stat().st_mtime >= self._began:
-                return _ItemJournal(run / NAME)
-        return None
+        run = self._runs / name
+        if name not in self._journals:
+            self._journals[name] = None
+            with contextlib.suppress(OSError):
+                if is_alive(run) or (run / NAME).stat().st_mtime >= self._began:
+                    self._journals[name] = _ItemJournal(run / NAME)
+        return self._journals[name]
 
 
 class _ItemJournal:
@@ -81,7 +93,7 @@ class _ItemJournal:
         self._offset = 0
         self._last: dict[str, JournalEntry] = {}
 
-    def last_event(self, item: str) -> JournalEntry | None:
+    def last_events(self) -> dict[str, JournalEntry]:
         with contextlib.suppress(OSError, UnsafeFile), open(open_regular(self._path), "rb") as file:
             file.seek(self._offset)
             for line in file:
@@ -91,4 +103,4 @@ class _ItemJournal:
                 entry = read_entry(line) if any(marker in line for marker in _MARKERS) else None
                 if entry and isinstance(entry.event, _ItemEvent):
                     self._last[entry.event.item] = entry
-        return self._last.get(item)
+        return self._last

@@ -16,6 +16,7 @@ from agentos.core.text.secrets import Secret
 # How long a short run takes depends on which items are long and which one comes last, so it is simulated several times.
 MAX_SIMULATIONS = 9
 ITEMS_IN_ALL_SIMULATIONS = 150
+NO_CHANGE = 0.02  # relative difference
 
 
 class Unknown(StrEnum):
@@ -64,6 +65,12 @@ def forecast(inputs: SimulationInputs, history: RunHistory) -> Forecast:
     one_more_worker = replace(inputs.limits, parallel=inputs.limits.parallel + 1)
     is_auto = inputs.limits.parallel == AUTO_PARALLEL
     at_most = is_auto or inputs.limits.parallel >= inputs.limits.max_parallel
+    faster = (
+        None if at_most else _expected(_simulate(replace(inputs, limits=one_more_worker), complete)).seconds
+    )
+    bottleneck = expected.bottleneck
+    if bottleneck and bottleneck.what == "workers" and _is_same(faster, expected.seconds):
+        bottleneck = replace(bottleneck, what="items")  # such as one long item beside others that end at once
     return Forecast(
         usage=expected.usage,
         cost=expected.cost,
@@ -71,16 +78,18 @@ def forecast(inputs: SimulationInputs, history: RunHistory) -> Forecast:
         items=len(inputs.entries),
         items_ended=expected.items_ended,
         exit_code=expected.exit_code,
-        bottleneck=expected.bottleneck,
-        seconds_with_one_more_worker=None
-        if at_most
-        else _expected(_simulate(replace(inputs, limits=one_more_worker), complete)).seconds,
+        bottleneck=bottleneck,
+        seconds_with_one_more_worker=faster,
         seconds_with_one_more_key=_expected(
             _simulate(_with_one_more_key(inputs, expected.bottleneck), complete)
         ).seconds,
         earlier_items=len(complete.traces),
         earlier_runs=complete.runs,
     )
+
+
+def _is_same(seconds: float | None, before: float | None) -> bool:
+    return seconds is not None and before is not None and abs(seconds - before) <= NO_CHANGE * before
 
 
 def _why_unknown(inputs: SimulationInputs, runs: int, complete: RunHistory) -> Unknown | None:

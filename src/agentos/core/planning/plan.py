@@ -191,9 +191,9 @@ def make_plan(
     ready = [c for c in chosen if c.item.id not in over]
     parked = [c for c in ready if c.waits and c.held_by is None and not selection.fresh]
     waiting = {c.item.id for c in parked}
-    free = [c for c in ready if c.held_by is None and c.item.id not in waiting][: selection.limit]
+    free = [c for c in ready if c.held_by is None and c.item.id not in waiting]
     return Plan(
-        tuple(_entry(candidate, selection) for candidate in free),
+        tuple(_entry(candidate, selection) for candidate in _limited(free, selection.limit)),
         held=tuple(c for c in ready if c.held_by is not None),
         done=tuple(done),
         parked=tuple(parked),
@@ -202,6 +202,15 @@ def make_plan(
         gone=gone,
         candidates=len(candidates),
     )
+
+
+def _limited(free: list[Candidate], limit: int | None) -> list[Candidate]:
+    """At most this many, in order. Items that will fail only take the places that are left."""
+    if limit is None:
+        return free
+    kept = sorted(free, key=lambda candidate: bool(candidate.item.problems or candidate.problems))[:limit]
+    ids = {candidate.item.id for candidate in kept}
+    return [candidate for candidate in free if candidate.item.id in ids]
 
 
 def _entry(candidate: Candidate, selection: Selection) -> PlanEntry:

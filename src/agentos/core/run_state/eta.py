@@ -30,7 +30,9 @@ def estimate(stats: RunStats, at: float) -> Estimate:
         return Estimate(0.0, stats.cost)
     if not stats.finished or stats.started is None:
         return Estimate()
-    waiting, running = left - len(stats.running), stats.running
+    running = stats.running
+    # Other runs are expected to take as large a share of the rest as they have taken so far.
+    waiting = (left - len(running)) * stats.finished / (stats.finished + stats.ended_elsewhere)
     if stats.finished_calls:
         seconds_per_call = stats.finished_seconds / stats.finished_calls
         usual = sum(calls * items for calls, items in stats.finished_totals.items()) / stats.finished
@@ -43,7 +45,7 @@ def estimate(stats: RunStats, at: float) -> Estimate:
         seconds_left = [_left_in_time(row, stats, at) for row in running]
         total = waiting * stats.finished_seconds / stats.finished + sum(seconds_left)
     together = max(total / min(stats.workers, left), slowest, *seconds_left, 0.0)
-    return Estimate(together + _blocked(stats, at), _cost(stats, left, calls))
+    return Estimate(together + _blocked(stats, at), _cost(stats, waiting + len(running), calls))
 
 
 def _calls_left(row: ItemStats, stats: RunStats) -> float:
@@ -84,13 +86,15 @@ def _blocked(stats: RunStats, at: float) -> float:
     return min(ends) - at if ends else 0.0
 
 
-def _cost(stats: RunStats, left: int, calls_left: float) -> float | None:
+def _cost(stats: RunStats, left: float, calls_left: float) -> float | None:
     """The projected cost of the whole run, never less than the cost so far."""
     if stats.cost is None or stats.finished_cost is None:
         return None
     if calls_left and stats.usage.calls:
         return stats.cost * (1 + calls_left / stats.usage.calls)
-    return max(stats.cost, stats.finished_cost / stats.finished * (stats.closed + left))
+    return max(
+        stats.cost, stats.finished_cost / stats.finished * (stats.closed - stats.ended_elsewhere + left)
+    )
 
 
 def _mean(numbers: Iterable[float]) -> float:

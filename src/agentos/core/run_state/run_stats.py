@@ -8,8 +8,9 @@ from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.quota.budget import add_costs
 
 RECENT_ITEMS = 200
-TAKEN = (Ending.HELD_BY_OTHER_RUN, Ending.FINISHED_BY_OTHER_RUN, Ending.FAILED_IN_OTHER_RUN)
-OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED, *TAKEN[1:])
+ENDED_ELSEWHERE = (Ending.FINISHED_BY_OTHER_RUN, Ending.FAILED_IN_OTHER_RUN)
+TAKEN = (Ending.HELD_BY_OTHER_RUN, *ENDED_ELSEWHERE)
+OVER = (Ending.FINISHED, Ending.FAILED, Ending.PARKED, *ENDED_ELSEWHERE)
 
 
 @dataclass(slots=True)
@@ -113,6 +114,8 @@ class RunStats:
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     """None when a price is unknown."""
+    ended_elsewhere: int = 0
+    """Items that another run has ended."""
     closed: int = 0
     """Items that ended in any way. The next fields are about those that finished."""
     finished: int = 0
@@ -249,6 +252,7 @@ class RunStats:
         if row.outcome is not None:
             self.closed -= 1
             self.over -= row.outcome.ending in OVER
+            self.ended_elsewhere -= row.outcome.ending in ENDED_ELSEWHERE
         row.outcome = None
 
     def _handle_worker_event(self, event: events.Event) -> None:
@@ -281,6 +285,7 @@ class RunStats:
         self.usage += event.usage - row.usage
         row.usage, row.attempts = event.usage, event.attempts
         self.over += event.outcome.ending in OVER
+        self.ended_elsewhere += event.outcome.ending in ENDED_ELSEWHERE
         self.closed += 1
         if event.outcome.ending is Ending.FINISHED:
             self.finished += 1

@@ -156,6 +156,9 @@ class Scheduler:
             return self._queue.queued_items()
         return [item.id for item in self._queue.next_items(now)] if self._may_start(now) else []
 
+    def queued_items(self) -> list[str]:
+        return self._queue.queued_items()
+
     @property
     def lease_manager(self) -> LeaseManager:
         return self._lease_manager
