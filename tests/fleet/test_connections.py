@@ -77,7 +77,11 @@ def test_doctor_names_each_service_that_cannot_be_used(fleet: Fleet) -> None:
     }
     found = fleet.run("agentos", "doctor", variables=away)
     assert found.returncode == 3
-    for said in ("Postgres cannot be used", "Temporal cannot be used at 127.0.0.1:1", "does not accept"):
+    for said in (
+        'Postgres cannot be used (connection to server at "127.0.0.1", port 1 failed: Connection refused): check',
+        "Temporal cannot be used at 127.0.0.1:1 (Connection refused): check",
+        "does not accept",
+    ):
         assert said in found.stdout, found.stdout
     with psycopg.connect(fleet.database) as connection:
         connection.execute("UPDATE agentos_version SET version = version + 1")

@@ -281,6 +281,12 @@ def _page(address: str, path: str) -> str:
             "Temporal cannot be used at 127.0.0.1:1",
         ),
         (
+            ("agentos", "fleet", "init"),
+            {"TEMPORAL_ADDRESS": "not an address"},
+            3,
+            "Temporal cannot be used at not an address",
+        ),
+        (
             ("lld-workflow", "--all", "--fleet"),
             {"TEMPORAL_NAMESPACE": "missing"},
             3,

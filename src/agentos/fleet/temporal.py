@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import re
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
@@ -38,11 +39,18 @@ async def connect_temporal() -> Client:
     config.setdefault("target_host", DEFAULT_ADDRESS)
     try:
         return await Client.connect(**config, connect_timeout=CONNECT_TIMEOUT, runtime=_silent_runtime())
-    except RuntimeError as error:
+    except (RuntimeError, ValueError) as error:
         raise PreflightError(
-            f"Temporal cannot be used at {config['target_host']} ({one_line(str(error))[:200]}): check that it runs, and set "
+            f"Temporal cannot be used at {config['target_host']} ({_reason(error)}): check that it runs, and set "
             "TEMPORAL_ADDRESS and TEMPORAL_NAMESPACE, or a profile in Temporal's own file"
         ) from error
+
+
+def _reason(error: Exception) -> str:
+    """The system's own message, which the SDK wraps in several layers of Rust types."""
+    text = one_line(str(error))
+    inner = re.findall(r'(?:message|error): "([^"]+)"', text)
+    return inner[-1] if inner else text[:200]
 
 
 @functools.cache

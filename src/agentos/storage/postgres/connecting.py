@@ -1,6 +1,7 @@
 """Connects to Postgres so that a dead network is noticed, and classifies its errors."""
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -83,7 +84,7 @@ def connect(conninfo: Secret, name: str = "agentos") -> Connection[DictRow]:
         return Connection.connect(**parameters, autocommit=True, row_factory=dict_row)
     except psycopg.OperationalError as error:
         raise PreflightError(
-            f"Postgres cannot be used ({one_line(str(error))}): check that it runs and accepts you, and set "
+            f"Postgres cannot be used ({_reason(error)}): check that it runs and accepts you, and set "
             "AGENTOS_POSTGRES=postgresql://user@host:port/database or PGHOST, PGUSER, PGDATABASE, PGPASSWORD"
         ) from error
 
@@ -91,6 +92,12 @@ def connect(conninfo: Secret, name: str = "agentos") -> Connection[DictRow]:
 def reconnect(conninfo: Secret, name: str = "agentos") -> Connection[DictRow]:
     """The same for a worker process: raises psycopg's own errors, which `is_away` classifies."""
     return Connection.connect(**connection_parameters(conninfo, name), autocommit=True, row_factory=dict_row)
+
+
+def _reason(error: Exception) -> str:
+    """What libpq says, without its hints, which are indented."""
+    text = "\n".join(line for line in str(error).splitlines() if not line.startswith("\t"))
+    return one_line(text.removeprefix("connection is bad: ").removeprefix("connection failed: "))
 
 
 def refusal_text(error: BaseException) -> str:
@@ -124,7 +131,7 @@ def outages_reported() -> Iterator[None]:
         if not is_away(error):
             raise
         raise PreflightError(
-            f"Postgres went away ({one_line(str(error))[:200]}): what was stored is kept. Run the same command again"
+            f"Postgres went away ({_reason(error)[:200]}): what was stored is kept. Run the same command again"
         ) from error
 
 
@@ -138,5 +145,5 @@ def address_text(conninfo: Secret) -> str:
         given = conninfo_to_dict(conninfo.reveal())
     except psycopg.Error:
         given = {}
-    host, port = given.get("host") or "PGHOST", given.get("port")
+    host, port = given.get("host") or os.environ.get("PGHOST") or "the default address", given.get("port")
     return f"Postgres at {host}{f':{port}' if port else ''}"
