@@ -49,6 +49,29 @@ def test_files_are_named_as_seen_from_the_current_folder(harness: RunHarness) ->
         assert [row["item"] for row in rows if row["type"] == "item_planned"] == ["LLD-41"]
 
 
+def test_reasons_name_files_as_seen_from_the_current_folder(harness: RunHarness) -> None:
+    issues = harness.project / "issues"
+    (issues / "1-empty.md").write_text("")
+    (issues / "login.md").write_text("# Login\n\nSlow.\n")
+    for folder, repo, reason in (
+        (harness.project / "src", (), "../issues/1-empty.md: it is empty"),
+        (
+            harness.root / "other",
+            ("--repo", harness.project),
+            f"../{harness.project.name}/issues/1-empty.md: it is empty",
+        ),
+    ):
+        dry = run_in(folder, harness, "--all", "-n", "--offline", *repo, program="lld-workflow")
+        assert f"will fail: {reason}" in dry.out, dry.out + dry.err
+        doctor = run_in(folder, harness, "doctor", "--offline", *repo)
+        assert f"  {reason}" in doctor.out, doctor.out
+        done = run_in(folder, harness, "--all", "--offline", *repo, program="lld-workflow")
+        assert f"[LLD-1]   {reason}: describe" in done.out, done.out
+        number = run_in(folder, harness, "number", "-n", *repo)
+        prefix = reason.partition("1-empty")[0]
+        assert f"  {prefix}login.md -> {prefix}002-login.md" in number.out, number.out
+
+
 def test_the_flag_wins_over_the_project_that_would_be_found(harness: RunHarness) -> None:
     harness.issues(40)
     other = harness.project / "other"
