@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import re
 import time
 import tomllib
 from collections import Counter
@@ -26,6 +27,7 @@ class AnsweredCall:
     """A call as the server has it in its own log. `output_tokens` is different for every call, so it tells them apart."""
 
     prompt: str
+    topic: str
     arrived_at: float
     input_tokens: int
     output_tokens: int
@@ -61,10 +63,11 @@ class CountingModel:
         body = json.loads(request.body)
         prompt = hashlib.sha256(json.dumps([body["contents"], body.get("tools")]).encode()).hexdigest()
         await asyncio.sleep(LATENCY)
-        part = _answer(body, prompt)
+        topic = _topic(body)
+        part = _answer(body, prompt, topic)
         model = request.target.partition("/models/")[2].partition(":")[0]
         answered = AnsweredCall(
-            prompt, arrived_at, len(request.body) // 4, FIRST_SERIAL + len(self.log), model
+            prompt, topic, arrived_at, len(request.body) // 4, FIRST_SERIAL + len(self.log), model
         )
         self.log.append(answered)
         chunk = {
@@ -86,7 +89,13 @@ class CountingModel:
         return Counter(call.prompt for call in self.log)
 
 
-def _answer(body: dict[str, Any], prompt: str) -> dict[str, Any]:
+def _topic(body: dict[str, Any]) -> str:
+    """The item that a prompt is about; answers name it too, so that prompts made of answers have it."""
+    found = re.search(r"Topic \d+", json.dumps(body["contents"]))
+    return found[0] if found else ""
+
+
+def _answer(body: dict[str, Any], prompt: str, topic: str) -> dict[str, Any]:
     called = {
         part["functionResponse"]["name"]
         for content in body["contents"]
@@ -99,7 +108,7 @@ def _answer(body: dict[str, Any], prompt: str) -> dict[str, Any]:
             schema = tool["parameters_json_schema"]
             values = {name: _value(each, prompt) for name, each in schema["properties"].items()}
             return {"functionCall": {"name": tool["name"], "args": values}}
-    return {"text": f"Written as {prompt[:12]}."}
+    return {"text": f"Written as {prompt[:12]} on {topic}."}
 
 
 def _value(schema: dict[str, Any], prompt: str) -> object:
