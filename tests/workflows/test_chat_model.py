@@ -9,7 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage, trim_messages
+from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import BaseModel
 
 import agentos
@@ -61,6 +62,15 @@ def test_an_answer_has_text_usage_and_the_models_name() -> None:
     }
     assert counted == {"input_tokens": 7, "output_tokens": 3, "total_tokens": 10}
     assert answer.usage_metadata["input_token_details"]["cache_read"] == 5
+
+
+def test_tokens_are_estimated_without_a_tokenizer_of_some_vendor() -> None:
+    assert MODEL.get_num_tokens("x" * 40) == 10
+    messages = [HumanMessage("old " * 40), AIMessage("yes"), HumanMessage("new")]
+    assert trim_messages(messages, max_tokens=30, token_counter=MODEL, start_on="human") == messages[2:]
+    tool = convert_to_openai_tool(Verdict)
+    plain = MODEL.get_num_tokens_from_messages(messages)
+    assert MODEL.get_num_tokens_from_messages(messages, [tool]) > plain > 40
 
 
 def test_a_conversation_becomes_one_request_with_instructions_turns_and_options() -> None:

@@ -1,17 +1,20 @@
 """`agentos.model`: a LangChain chat model whose calls use the key pool of the run."""
 
 import difflib
+import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from langchain_core.language_models.chat_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
+from langchain_core.messages.utils import count_tokens_approximately
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr, ValidationError
 
+from agentos.codebase.rendering import tokens
 from agentos.config.file import EFFORTS
 from agentos.core.errors import ItemError
 from agentos.core.protocol.ports import AnswerPiece, ModelRequest, ModelResponse
@@ -76,6 +79,17 @@ class LeasedChatModel(BaseChatModel):
             "max_tokens": self.max_tokens,
             "effort": self.effort,
         }
+
+    def get_num_tokens(self, text: str) -> int:
+        """An estimate: the role's models may come from several vendors, and a call has no key yet."""
+        return tokens(text)
+
+    def get_num_tokens_from_messages(
+        self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
+    ) -> int:
+        """An estimate, also for `trim_messages`."""
+        specs = [json.dumps(convert_to_openai_tool(tool)) for tool in tools or ()]
+        return count_tokens_approximately(messages) + sum(map(tokens, specs))
 
     def bind_tools(
         self,
