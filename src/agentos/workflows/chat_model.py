@@ -14,7 +14,7 @@ from langchain_core.runnables import Runnable
 from langchain_core.utils.function_calling import convert_to_openai_tool
 from pydantic import PrivateAttr, ValidationError
 
-from agentos.codebase.rendering import tokens
+from agentos.codebase.rendering import estimated_tokens
 from agentos.config.file import EFFORTS
 from agentos.core.errors import ItemError
 from agentos.core.protocol.ports import AnswerPiece, ModelRequest, ModelResponse
@@ -82,14 +82,14 @@ class LeasedChatModel(BaseChatModel):
 
     def get_num_tokens(self, text: str) -> int:
         """An estimate: the role's models may come from several vendors, and a call has no key yet."""
-        return tokens(text)
+        return estimated_tokens(text)
 
     def get_num_tokens_from_messages(
         self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
     ) -> int:
         """An estimate, also for `trim_messages`."""
         specs = [json.dumps(convert_to_openai_tool(tool)) for tool in tools or ()]
-        return count_tokens_approximately(messages) + sum(map(tokens, specs))
+        return count_tokens_approximately(messages) + sum(map(estimated_tokens, specs))
 
     def bind_tools(
         self,
