@@ -107,6 +107,23 @@ def test_exit_codes_decide_and_the_same_command_resumes(harness: RunHarness, pro
     assert exec_(harness, command=("true", "{item}")).code == 0
 
 
+def test_an_interrupted_fresh_run_leaves_what_it_did_not_come_to_pending(
+    harness: RunHarness, project: Path
+) -> None:
+    work(project, a="exit 0", b="exit 0")
+    assert exec_(harness).code == 0
+    work(project, a="sleep 60")
+    running = harness.start(
+        "exec", "work/a.sh", "work/b.sh", "--fresh", "--", "./agent", "{item}", program="agentos"
+    )
+    wait_until(lambda: calls(project).count("work/a.sh") == 2)
+    running.signal(signal.SIGINT)
+    last = running.wait().lines[-1]
+    assert last.endswith("Resume with: agentos exec work/a.sh work/b.sh -- ./agent '{item}'")
+    work(project, a="exit 0")
+    assert exec_(harness).code == 0 and calls(project)[3:] == ["work/a.sh", "work/b.sh"]
+
+
 def test_failed_selects_failed_items_and_a_dry_run_runs_none(harness: RunHarness, project: Path) -> None:
     work(project, a="exit 1", b="exit 0")
     exec_(harness)

@@ -237,7 +237,8 @@ class ExecRunBuilder:
             joblogs = []
             if path := self._request.joblog:
                 joblogs.append(stack.enter_context(contextlib.closing(self._open_joblog(path))))
-            DoneMarkers(self._records).prepare()
+            markers = DoneMarkers(self._records)
+            markers.prepare()
             self._say_what_is_withheld()
             engine = self._build_engine(stack)
             prune(self._home.runs, RetentionPolicy(runs=self._settings.keep_runs), time.time())
@@ -245,6 +246,9 @@ class ExecRunBuilder:
             session = RunSession(self._home, self._origin, self._redact, signals, stack)
             self._run_id = session.run_id
             self._other_runs.own_run = self._run_id
+            if self._request.selection.fresh:
+                # If the run is interrupted, the same command without --fresh goes on with the rest.
+                markers.clear_all(self._items.values(), self._other_runs.began)
             session.add_listener(self._open_joblog(session.folder / JOBLOG))
             session.listeners.extend(joblogs)
             scheduler = Scheduler(plan.ids, Pool(()), self._limits(), random.random, host_clock())

@@ -27,7 +27,7 @@ class OtherRuns:
     def __init__(self, runs: Path, began: float) -> None:
         self.own_run = ""
         self._runs = runs
-        self._began = began
+        self.began = began
         self._journals: dict[str, _ItemJournal | None] = {}
         self._failures: dict[str, JournalEntry] = {}
 
@@ -42,7 +42,7 @@ class OtherRuns:
             case events.ItemStarted() | events.ItemRequeued():
                 # Between two attempts nobody holds the lock.
                 return held_outcome(holder) if is_alive(self._runs / holder.run) else None
-            case events.ItemEnded(outcome=outcome) if last.at >= self._began:
+            case events.ItemEnded(outcome=outcome) if last.at >= self.began:
                 if outcome.ending in (Ending.FINISHED, Ending.FINISHED_BY_OTHER_RUN):
                     return finished_outcome(outcome.verdict)
                 if outcome.ending is Ending.FAILED and self._failures.get(item) != last:
@@ -54,7 +54,7 @@ class OtherRuns:
     def have_worked_on(self, item: str, holder: Holder | None) -> bool:
         """Whether another run was the last to have the item, after this run began: `--fresh` must not drop its work."""
         last = self._last_event(item, holder) if holder else None
-        return last is not None and last.at >= self._began
+        return last is not None and last.at >= self.began
 
     def ended_items(self) -> set[str]:
         """The items that other runs, of any project, have ended since this run began: those to look at more closely."""
@@ -64,7 +64,7 @@ class OtherRuns:
             item
             for journal in journals
             for item, last in journal.last_events().items()
-            if isinstance(last.event, events.ItemEnded) and last.at >= self._began
+            if isinstance(last.event, events.ItemEnded) and last.at >= self.began
         }
 
     def _last_event(self, item: str, holder: Holder) -> JournalEntry | None:
@@ -80,7 +80,7 @@ class OtherRuns:
         if name not in self._journals:
             self._journals[name] = None
             with contextlib.suppress(OSError):
-                if is_alive(run) or (run / NAME).stat().st_mtime >= self._began:
+                if is_alive(run) or (run / NAME).stat().st_mtime >= self.began:
                     self._journals[name] = _ItemJournal(run / NAME)
         return self._journals[name]
 
