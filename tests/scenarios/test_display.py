@@ -284,7 +284,7 @@ def test_the_display_mode_is_a_setting_like_any_other(harness: RunHarness) -> No
     shown = harness.run("config", "show", "--origin", program="agentos", AGENTOS_DISPLAY="plain").lines
     assert any(line.split() == ["display", "plain", "environment", "AGENTOS_DISPLAY"] for line in shown)
     wrong = harness.run("40", AGENTOS_DISPLAY="cinema")
-    assert wrong.code == 2 and "expected one of auto, live, plain, none" in wrong.err
+    assert wrong.code == 2 and "choose one of auto, live, plain, none" in wrong.err
     (harness.project / "agentos.toml").write_text('display = "cinema"\n')
     assert harness.run("40").code == 3
 

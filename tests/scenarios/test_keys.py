@@ -354,6 +354,7 @@ def test_a_key_whose_sdk_is_missing_is_passed_over_unless_a_role_has_no_other(ha
     said = "The anthropic keys are not used, because the provider's SDK is not installed: type pip install"
     doctor = harness.run("doctor", program="agentos", **env)
     assert doctor.code == 0 and [line[:5] for line in doctor.lines if said in line] == ["WARN "], doctor.out
+    assert harness.run("40", "--dry-run", **env).out.count(said) == 1
     done = harness.run("40", **env)
     assert done.code == 0 and done.out.count(said) == 1, done.out + done.err
     settings.write_text('drafter = "gemini-2.5-pro"\nreviewer = "gemini-2.5-pro"\n')

@@ -280,7 +280,7 @@ def _dry_run(request: "RunRequest") -> int:
     would_start = forecast.unknown not in (Unknown.NO_START, Unknown.NO_KEY)
     start = "To start the run, leave out --dry-run."
     last = start if would_start else f"Fix the problems above first. {start}"
-    for line in (*forecast_lines(forecast), *failing_lines(plan.entries), last):
+    for line in (*forecast_lines(forecast), *forecast.warnings, *failing_lines(plan.entries), last):
         say(f"[COORDINATOR] {line}")
     # A plan is useful even without a key; with invalid settings, the dry run fails as the run would.
     return (forecast.exit_code or 0) if forecast.unknown is Unknown.NO_START else 0

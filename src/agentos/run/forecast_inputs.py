@@ -59,7 +59,7 @@ def forecast_plan(plan: Plan, workflow: str, settings: Settings, *, offline: boo
         models = (pair for role in selection.roles for pair in zip(role.providers, role.models, strict=True))
         history = history.using_only(frozenset(models))
     run_kind = f"{workflow} with {'--offline' if offline else 'keys'}"
-    return replace(forecast(inputs, history), run_kind=run_kind)
+    return replace(forecast(inputs, history), run_kind=run_kind, warnings=selection.warnings)
 
 
 def _code_tokens(workflow: str, settings: Settings) -> int:

@@ -52,6 +52,8 @@ class Forecast:
     unknown: Unknown | None = None
     start_problem: str = ""
     """Why the run would not start."""
+    warnings: tuple[str, ...] = ()
+    """What the run would say about keys that it passes over."""
 
 
 def forecast(inputs: SimulationInputs, history: RunHistory) -> Forecast:
