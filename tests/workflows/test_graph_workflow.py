@@ -13,9 +13,9 @@ from agentos.workflows import GraphItem, NodeContext, Workflow
 from agentos.workflows.plugin import Plugin
 
 
-def plugin(items: Any = "topics/*.md", **more: Any) -> Plugin:
+def plugin(items: Any = "topics/*.md", origin: str = "flow:workflow", **more: Any) -> Plugin:
     arguments = {"input": lambda item: {"topic": item.text}, **more}
-    return Plugin.of("flow:workflow", Workflow.from_graph(object(), items=items, **arguments))
+    return Plugin.of(origin, Workflow.from_graph(object(), items=items, **arguments))
 
 
 def write(project: Path, **files: str) -> None:
@@ -63,6 +63,18 @@ def test_name_and_prefix_follow_from_the_folder_unless_they_are_given() -> None:
 def test_a_pattern_that_leads_out_of_the_project_is_refused(pattern: str) -> None:
     with pytest.raises(BrokenWorkflow, match="expected a pattern inside the project"):
         plugin(pattern)
+
+
+def test_two_graphs_over_the_same_files_need_a_name_each(tmp_path: Path) -> None:
+    write(tmp_path, snow="# Snow")
+    [candidate] = plugin().candidates(tmp_path)
+    plugin().publish(context(tmp_path, candidate.item), {})
+    expected = r'flow:workflow has finished TOPICS-snow.* as in Workflow.from_graph\(..., name="other"\)'
+    with pytest.raises(BrokenWorkflow, match=expected):
+        plugin(origin="flows.other:workflow").candidates(tmp_path)
+    [again] = plugin(origin="flows.other:workflow", name="other").candidates(tmp_path)
+    [moved] = plugin(origin="flows.moved:workflow", name="topics").candidates(tmp_path)
+    assert (again.status, moved.status) == (ItemStatus.PENDING, ItemStatus.APPROVED)
 
 
 def test_an_item_is_done_once_its_documents_are_written_and_pending_when_one_is_deleted(

@@ -86,6 +86,8 @@ class GraphWorkflow(Workflow):
 
     def __init__(self, spec: GraphSpec) -> None:
         self._spec = spec
+        self.origin = ""
+        """Its `module:object` path, once it is loaded."""
         self.options = spec.options
         self._patterns = (spec.items,) if isinstance(spec.items, str) else tuple(spec.items)
         self.folders = tuple(dict.fromkeys(_literal_folder(pattern) for pattern in self._patterns))
@@ -102,21 +104,30 @@ class GraphWorkflow(Workflow):
         return sorted(found, key=lambda candidate: min(candidate.item.number, _FIRST_MADE_NUMBER))
 
     def status(self, project: Path, item: Item) -> ItemStatus:
-        documents = self._recorded(project, item)
-        is_done = documents is not None and all((project / name).exists() for name in documents)
-        return ItemStatus.APPROVED if is_done else ItemStatus.PENDING
+        record = self._recorded(project, item)
+        if record is None or not all((project / name).exists() for name in record.documents):
+            return ItemStatus.PENDING
+        # A name that was given is meant; one made from the folder may be that of another graph over the same files.
+        if not self._spec.name and self.origin and record.workflow not in ("", self.origin):
+            raise BrokenWorkflow(
+                f"{record.workflow} has finished {item.id}, and {self.origin} has the same name, {self.name!r}: give "
+                f'one of them a name of its own, as in Workflow.from_graph(..., name="{_own_name(self.origin)}")'
+            )
+        return ItemStatus.APPROVED
 
     def approved_documents(self, project: Path, item: Item) -> tuple[str, ...]:
-        return self._recorded(project, item) or ()
+        record = self._recorded(project, item)
+        return record.documents if record else ()
 
-    def _recorded(self, project: Path, item: Item) -> tuple[str, ...] | None:
-        """The documents of a finished item; None if it is not finished."""
+    def _recorded(self, project: Path, item: Item) -> "_DoneRecord | None":
+        """What is recorded of a finished item; None if it is not finished."""
         try:
             record = json.loads(read_regular(project / self._record(item), project))
-            documents = tuple(record["documents"])
+            documents, workflow = tuple(record["documents"]), record.get("workflow", "")
         except (OSError, UnsafeFile, ValueError, TypeError, KeyError):
             return None
-        return documents if all(isinstance(name, str) for name in documents) else None
+        is_valid = all(isinstance(text, str) for text in (*documents, workflow))
+        return _DoneRecord(documents, workflow) if is_valid else None
 
     def graph(self, context: NodeContext) -> Any:
         return self._spec.graph
@@ -131,7 +142,7 @@ class GraphWorkflow(Workflow):
         _check_documents(documents)
         for name, content in documents.items():
             context.folder.write(name, content.encode() if isinstance(content, str) else content)
-        record = {"item": item.source, "documents": sorted(documents)}
+        record = {"item": item.source, "documents": sorted(documents), "workflow": self.origin}
         context.folder.write(self._record(context.item), json.dumps(record).encode())
         return next(iter(documents), "")
 
@@ -173,6 +184,14 @@ class GraphWorkflow(Workflow):
         return Candidate(item, self.status(project, item), problems=problems)
 
 
+@dataclass(frozen=True, slots=True)
+class _DoneRecord:
+    """The documents of a finished item, and the `module:object` path of the workflow that wrote them."""
+
+    documents: tuple[str, ...]
+    workflow: str
+
+
 def _graph_item(item: Item, root: Path) -> GraphItem:
     name = PurePosixPath(item.source).stem
     return GraphItem(item.id, item.number, name, item.title, item.source, item.labels, root / item.source)
@@ -196,6 +215,10 @@ def _literal_folder(pattern: str) -> str:
 def _default_name(folder: str) -> str:
     name = re.sub(r"[^a-z0-9]+", "-", folder.rpartition("/")[2].lower()).strip("-")[:32]
     return name if name and name[0].isalpha() else "graph"
+
+
+def _own_name(origin: str) -> str:
+    return _default_name(origin.partition(":")[0].rpartition(".")[2])
 
 
 def _safe_name(source: str, folders: tuple[str, ...]) -> str:

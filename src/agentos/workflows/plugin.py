@@ -55,6 +55,8 @@ class Plugin:
             except BaseException as error:
                 problem = f"could not be instantiated: {error_location(error)}"
                 raise _broken(origin, f"{problem}; expected a class without arguments") from error
+        if isinstance(target, GraphWorkflow):
+            target.origin = origin
         found = {name: read_member(origin, target, name) for name in (*REQUIRED, *OPTIONAL)}
         if missing := [name for name in REQUIRED if found[name] is MISSING]:
             problem = f"is not a workflow: missing {', '.join(missing)}; expected {', '.join(REQUIRED)}"
