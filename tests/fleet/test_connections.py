@@ -35,7 +35,9 @@ def test_a_worker_without_a_connection_waits_and_its_items_say_why(fleet: Fleet)
         worker = fleet.start("agentos", "worker", "--parallel", "2", home="worker-x")
         assert worker.stdout
         said = worker.stdout.readline()
-        assert "gives this worker no connection" in said and f'too many connections for role "{role}"' in said
+        assert (
+            "has no connection for this worker" in said and f'too many connections for role "{role}"' in said
+        )
         for other in others:
             other.close()
         assert "items at a time" in worker.stdout.readline()

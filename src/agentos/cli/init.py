@@ -26,10 +26,10 @@ def _run(directory: Path, workflow: bool) -> int:
             "choose a writable folder: agentos init DIR"
         ) from error
     if directory != Path():
-        click.echo(f"Go there:                   cd {shlex.quote(str(directory))}")
-    click.echo("Check that all is ready:    agentos doctor --offline")
+        click.echo(f"Go there:               cd {shlex.quote(str(directory))}")
+    click.echo("Check the set-up:       agentos doctor --offline")
     command = "agentos run essays:workflow" if workflow else "lld-workflow"
-    click.echo(f"Try it without a key:       {command} --all --offline")
+    click.echo(f"Try it without a key:   {command} --all --offline")
     return 0
 
 

@@ -38,7 +38,7 @@ class OwnRole:
 
 @dataclass(frozen=True, slots=True)
 class FleetSettings:
-    """The `[fleet]` table: the project's name on the fleet, and the gateway's address."""
+    """The `[fleet]` table: the project's name in the fleet, and the gateway's address."""
 
     project: str = ""
     gateway: str = ""
@@ -181,7 +181,7 @@ def _role_value(location: _SettingLocation, value: object) -> int | str:
             return str(value)
         if isinstance(value, str) and value in EFFORTS:
             return value
-        raise location.invalid(value, f"one of {', '.join(EFFORTS)}, or a number of tokens to think with")
+        raise location.invalid(value, f"one of {', '.join(EFFORTS)}, or a number of thinking tokens")
     number = _number(location, int, value)
     assert isinstance(number, int)
     return number

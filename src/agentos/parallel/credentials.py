@@ -85,7 +85,7 @@ class CredentialCoordinator:
     Safe to use from any thread. Good at: sharing a few keys within one process. Bad at: sharing them between processes
     (the `agentos` commands do that), or limiting requests per minute during a long reservation.
 
-    Setting AGENTOS_SIMULATE_429=true makes the first reservation fail over to another key, to test your handling.
+    Setting AGENTOS_SIMULATE_429=true makes the first reservation fail over to another key, so that you can test that.
     """
 
     def __init__(self, credentials: Sequence[str | Credential]) -> None:
@@ -106,9 +106,9 @@ class CredentialCoordinator:
     def reserve(
         self, requester_id: str | None = None, timeout: float | None = None
     ) -> ReservedCredential | None:
-        """Waits up to `timeout` seconds for a key; None waits for ever, 0 does not wait.
+        """Waits up to `timeout` seconds for a key; None waits forever, 0 does not wait.
 
-        Returns None if no key became available in time. `requester_id` only helps to tell callers apart.
+        Returns None if no key became available in time. `requester_id` is only a label.
         """
         return self.reserve_unless(threading.Event(), requester_id, timeout)
 
@@ -238,7 +238,7 @@ class CredentialCoordinator:
 def credentials_from_environment(provider: str) -> list[Credential]:
     """The credentials in the environment: GEMINI_API_KEY_1, _2, ... with their base URLs and models.
 
-    Falls back on the plain variable, GEMINI_API_KEY. The same for `anthropic` and `openai`.
+    Falls back to the plain variable, GEMINI_API_KEY. The same for `anthropic` and `openai`.
     """
     if provider not in PROVIDERS:
         raise ValueError(f"unknown provider {provider!r}: expected one of {', '.join(PROVIDERS)}")

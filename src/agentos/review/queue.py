@@ -101,7 +101,7 @@ def pending_reviews(context: ReviewContext) -> list[PendingReview]:
 
 
 def with_changes(context: ReviewContext, reviews: Sequence[PendingReview]) -> list[PendingReview]:
-    """The same items, each with what has happened to its file, as far as it is a file of this project."""
+    """The same items, each with what has happened to its file, if that is a file of this project."""
     if context.fleet:
         return list(reviews)
     changes: dict[str, SourceChange | None] = {}
@@ -124,7 +124,7 @@ def _change(context: ReviewContext, review: PendingReview, item: Item | None) ->
 
 
 def change_text(context: ReviewContext, review: PendingReview) -> str:
-    """What follows from a change of the item's file; empty if there is none."""
+    """What a change of the item's file means for the item; empty if the file has not changed."""
     parked = review.parked_item
     match review.change:
         case None:

@@ -72,7 +72,10 @@ class SandboxSpec:
 
 @dataclass(frozen=True, slots=True)
 class ExecTask:
-    """The start message of an exec worker: the command, its item, and where to record that it is done."""
+    """The start message of an exec worker: the command, its item, and where to record that it is done.
+
+    `coordinator` is the process id of the coordinator; `run` is the id of its run.
+    """
 
     run: str
     coordinator: int

@@ -114,7 +114,7 @@ class ModelRequest:
     into `system` and what changes least first into `context`: providers cache prompts by their beginning.
 
     `max_output_tokens` and `effort` come from the settings of the role unless they are set here. `effort` is a word
-    such as "low", or a number of tokens to think with.
+    such as "low", or a number of thinking tokens.
 
     A conversation has `turns` instead of context and prompt. `tool_choice` is empty (the model decides), "any", "none"
     or a tool's name.

@@ -232,7 +232,7 @@ class Pool:
         return Decision.BLOCKED
 
     def _pick_key(self, request: LeaseRequest, now: float) -> Key | None:
-        """Return a key that can serve the request now: the last one of its affinity, else the least recently used."""
+        """Return a key that can serve the request now: the one that last served its affinity, else the least recently used."""
         if request.affinity and (kept := self._kept_key(request, now)):
             return kept
         for provider in request.providers:
@@ -376,7 +376,7 @@ class Pool:
         return self._waiting.any_due(now)
 
     def recovery_for(self, request: LeaseRequest, now: float) -> KeyTime | None:
-        """When the first key for this request has no cooldown; None if waiting would not help."""
+        """When the cooldown of the first key for this request ends; None if waiting would not help."""
         times = []
         for key in self._candidates(request):
             if key.active:

@@ -5,11 +5,13 @@ from dataclasses import dataclass, field
 from agentos.core.ratelimit.limits import CallCost, Counting, Dimension, LearnedLimits
 from agentos.core.ratelimit.windows import UsageWindow
 
-MIN_TRIED_WAIT = 0.05  # seconds; a call that could be sent sooner anyway proves nothing
-MIN_TRIED_EARLY = 0.01  # seconds
+MIN_TRIAL_WAIT = 0.05  # seconds; skipping a shorter wait would prove nothing
+MIN_EARLY = 0.01  # seconds; the same for an early trial
 SLOT_TRIAL_DELAY = 1.0  # seconds after the last call before a trial for more slots
-LATE_SHARE = 0.5  # of the window: the most that a trial without a hint may be early
-TRIED_SHARE = 0.3  # of the average time between two allowed calls: the shortest wait that is worth a trial
+MAX_EARLY_SHARE = 0.5  # of the window: the most that a trial without a hint may be early
+MIN_TRIAL_SHARE = (
+    0.3  # of the average time between two allowed calls: the shortest wait that is worth a trial
+)
 MAX_SLOT_WAIT = 120.0  # seconds after the last call; then a call is sent although all learned slots are taken
 MAX_LEARNED_WAIT = 3600.0  # seconds after the last call; then a call is sent regardless of what was learned
 
@@ -47,7 +49,10 @@ class LearnedWindows:
         return max(0.0, seconds) * min(rates, default=0.0)
 
     def trial_at(self, allowed_at: float, now: float, in_flight: int, *, hinted: bool) -> float | None:
-        """When to send one call more than the limits allow; None if they allow it soon anyway."""
+        """When to send a call that exceeds the limits; None if they allow it soon anyway.
+
+        `hinted`: whether the last refusal said how long to wait.
+        """
         if self.is_full(in_flight):
             return now
         windows = self.windows.values()
@@ -55,12 +60,12 @@ class LearnedWindows:
         # Token buckets have no slack, however long they take to refill.
         extended = (window for window in windows if window.counting is not Counting.TOKEN_BUCKET)
         slack = max((window.slack for window in extended), default=0.0)
-        if allowed_at - now <= max(MIN_TRIED_WAIT, 2 * slack, TRIED_SHARE * spacing):
+        if allowed_at - now <= max(MIN_TRIAL_WAIT, 2 * slack, MIN_TRIAL_SHARE * spacing):
             return None
         if not hinted:
-            # A refusal without a hint reveals little, so try when the limit is likely to be open.
+            # A refusal without a hint reveals little, so wait until a refusal is less likely.
             longest = max((window.rate.seconds for window in windows), default=0.0)
-            return max(now, allowed_at - LATE_SHARE * longest)
+            return max(now, allowed_at - MAX_EARLY_SHARE * longest)
         return now
 
     def early_trial_at(
@@ -74,6 +79,6 @@ class LearnedWindows:
             for window in self.windows.values()
         ]
         early = share * max(lengths, default=0.0)
-        if early <= MIN_TRIED_EARLY or allowed_at <= now + MIN_TRIED_EARLY:
+        if early <= MIN_EARLY or allowed_at <= now + MIN_EARLY:
             return None
         return max(now, allowed_at - early)

@@ -48,7 +48,8 @@ def _value_problems(value: Any, schema: dict[str, Any], place: str) -> Iterator[
 
 
 def _other_schemas(value: Any, schema: dict[str, Any], root: Any, place: str, depth: int) -> Iterator[str]:
-    """Problems with the schemas that this one refers to: all of `$ref` and `allOf` must match, one of the others."""
+    """Violations of the schemas that this one refers to: the value must match `$ref`, every schema in `allOf`, and at least one
+    in each of `anyOf` and `oneOf`."""
     reference = schema.get("$ref")
     resolved = [_resolve(reference, root)] if isinstance(reference, str) else []
     for part in (*resolved, *(schema.get("allOf") or ())):

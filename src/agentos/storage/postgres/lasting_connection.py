@@ -39,7 +39,7 @@ class LastingConnection:
         return self._connection
 
     def wait_for_connection(self, check: Callable[[], None], pause: Callable[[float], None]) -> None:
-        """Connect. While Postgres has no free connection, say so and wait; `check` may raise to give up."""
+        """Connect. While Postgres has no free connection, say so once and wait; `check` may raise an error to give up."""
         while True:
             try:
                 self.connection  # noqa: B018 - connects
@@ -59,4 +59,4 @@ class LastingConnection:
         if not self._is_waiting:
             self._is_waiting = True
             place = address_text(self._conninfo)
-            self._say(f"{place} gives this worker no connection ({reason}). Waiting for one...")
+            self._say(f"{place} has no connection for this worker ({reason}). Waiting for one...")
