@@ -4,10 +4,13 @@ import pytest
 from bench.keypool.limiters import Kind, Limit, Limiter
 
 from agentos.core.ratelimit.adaptive_pace import AdaptivePace
+from agentos.core.ratelimit.learned_windows import LearnedWindows
+from agentos.core.ratelimit.limit_evidence import Evidence, ObservedRefusal
+from agentos.core.ratelimit.limit_fitting import fit_limits
 from agentos.core.ratelimit.limit_probes import LimitProbes
-from agentos.core.ratelimit.limits import Counting, Rate
+from agentos.core.ratelimit.limits import CallCost, Counting, Dimension, LearnedLimit, LearnedLimits, Rate
 from agentos.core.ratelimit.provider_profile import ProviderProfile
-from agentos.core.ratelimit.windows import UsageWindow
+from agentos.core.ratelimit.windows import Reservation, UsageWindow
 
 # An adaptive pace.
 
@@ -83,3 +86,29 @@ def test_a_bucket_found_late_is_fuller_than_its_size_by_one_call_at_most() -> No
     for second in range(60):
         window.replay(1.0, float(second))
     assert window.next_allowed_at(1.0, 60.0) <= 64.0
+
+
+def test_a_bucket_that_refills_at_once_is_found_although_its_hints_are_rounded_up() -> None:
+    limiter = Limiter(Limit(Kind.BUCKET, 15, 1.0, burst=5), (), 0.0)
+    calls, refusals, now = [], [], 0.0
+    for pause in (0.05, 0.0, 0.02):
+        while True:
+            calls.append(call := Reservation(now))
+            call.refused = limiter.wait(now, 1) > 0
+            if call.refused:
+                refusals.append(ObservedRefusal.of(call, now + 0.001, 0, 1.0))
+                break
+            limiter.admit(now, 1)
+            now += pause
+        now += 1.01
+    evidence = Evidence.of(calls, refusals, counts_refused=False, certain_since=0.0)
+    found = fit_limits(evidence, (), now)
+    assert found is not None
+    (limit,) = found.limits
+    assert (limit.counting, limit.amount) == (Counting.TOKEN_BUCKET, 5.0)
+    assert limit.rate.per_second == pytest.approx(15, rel=0.1)
+
+
+def test_what_a_trial_costs_is_known_for_limits_on_tokens_too() -> None:
+    limits = LearnedLimits((LearnedLimit(Dimension.TOKENS, Counting.SLIDING, 12000.0, 1.0),))
+    assert LearnedWindows(limits).calls_in(1.0, CallCost(300, 100)) == 30.0

@@ -13,12 +13,13 @@ from agentos.core.quota.pool import Pool
 FORGETFUL = ("doubled", "halved", "window-moves")  # nobody can be told limits that change
 UNLIMITED = ("no-limit",)
 # What learning costs, it costs once: of few calls it is a larger share.
-SHORT_EFFICIENCY, SHORT_REFUSED = 0.86, 0.09
+SHORT_EFFICIENCY, SHORT_REFUSED = 0.90, 0.09
 LONG_EFFICIENCY, LONG_REFUSED = 0.95, 0.03
 TOLD_EFFICIENCY = 0.98
 RANDOM_SHAPES, RANDOM_BLOCK = 200, 50
-# A bucket that refills within a tenth of a second, whose every refusal asks to wait for a whole one.
-HARD_SHAPES = ("random-153",)
+# Limits on requests and tokens in a second, and a bucket that refills within a tenth of one: each refusal asks to wait for a
+# whole second.
+HARD_SHAPES = ("random-56", "random-153")
 FIRST_RANDOM = 12  # of which `make test` tries this many
 
 
@@ -52,8 +53,8 @@ def test_every_call_is_served_whatever_the_limits(seed: int) -> None:
 
 # Buckets and windows without hints in which a key once rested for a minute, was never tried again at a higher rate, was
 # given a window far too long, stayed at an even pace for good although its limits could be explained, or was made slower by
-# trials; and a bucket whose hints are whole seconds longer than its refill.
-@pytest.mark.parametrize("seed", [199, 236, 382, 366, 14, 255, 295, 20, 323])
+# trials, or was taken for a number of slots; and buckets whose hints are whole seconds longer than their refill.
+@pytest.mark.parametrize("seed", [199, 236, 382, 366, 14, 255, 295, 20, 323, 2096])
 def test_limits_without_a_hint_are_used_up(seed: int) -> None:
     assert run(random_shape(seed), long=True, seed=seed).efficiency >= 0.8
 
@@ -112,7 +113,7 @@ def test_random_shapes_are_learned_too(first: int) -> None:
     assert sum(result.refused for result in results) <= 0.05 * sum(result.calls for result in results)
     low = [result.line() for result in results if result.efficiency < 0.8]
     assert [line for line in low if line.split()[0] not in HARD_SHAPES] == []
-    assert min(result.efficiency for result in results) >= 0.6
+    assert min(result.efficiency for result in results) >= 0.75
 
 
 def _mean(results: list[Result]) -> float:

@@ -42,10 +42,10 @@ class LearnedWindows:
             at = max(at, window.next_allowed_at(cost.amount(dimension), now))
         return max(now, min(at, latest + MAX_LEARNED_WAIT))
 
-    def calls_in(self, seconds: float) -> float:
-        """How many calls the limits allow in that time."""
+    def calls_in(self, seconds: float, cost: CallCost) -> float:
+        """How many calls of this cost the limits allow in that time."""
         limits = self.limits.limits if self.limits else ()
-        rates = [limit.rate.per_second for limit in limits if limit.dimension is Dimension.REQUESTS]
+        rates = [limit.rate.per_second / max(1.0, cost.amount(limit.dimension)) for limit in limits]
         return max(0.0, seconds) * min(rates, default=0.0)
 
     def trial_at(self, allowed_at: float, now: float, in_flight: int, *, hinted: bool) -> float | None:

@@ -14,6 +14,10 @@ SHORT_HISTORY = 3  # calls before a refusal, any of which may have left the wind
 MAX_ODD_WIDTH = 0.2  # without a hint, an unusual length must be known to within this share of it
 MIN_LENGTH = 0.05  # seconds
 AMOUNT_SOURCES = 4  # of the latest refusals
+AVERAGED_CALLS = 60  # whose average rate is the lowest that is tried
+RATE_STEP, RATE_STEPS, REFINEMENT = 1.25, 13, 200  # factor, number of such steps, finer steps in each
+MAX_OVERFLOW = 0.1  # cost of admissions that a rate would have refused
+LEVEL_TOLERANCE = 0.1  # calls
 
 
 def limit_candidates(
@@ -37,6 +41,9 @@ def limit_candidates(
                 yield LearnedLimit(dimension, Counting.FIXED, amount, seconds, start), 1
     for bucket in _buckets(evidence, dimension):
         yield bucket, 2
+    if dimension is Dimension.REQUESTS:
+        for bucket in _quick_buckets(evidence):
+            yield bucket, 2
     for limit in known:
         if limit.dimension is dimension and limit.counting is Counting.TOKEN_BUCKET:
             yield limit, 0
@@ -110,6 +117,44 @@ def _buckets(evidence: Evidence, dimension: Dimension) -> Iterator[LearnedLimit]
             if not evidence.unchanged and dimension is Dimension.REQUESTS:
                 # Its capacity cannot be inferred from calls that were sent before it changed.
                 yield replace(bucket, amount=1.0, seconds=bucket.length)
+
+
+def _quick_buckets(evidence: Evidence) -> Iterator[LearnedLimit]:
+    """Find token buckets that refill within a second, where hints are rounded up to one and so show nothing.
+
+    At every refusal the bucket had room for less than one call. The higher its rate, the emptier it was: so for each
+    capacity, the possible rates are an interval, which each refusal narrows down. Its middle is tried.
+    """
+    refusals = evidence.refusals
+    if len(refusals) < 2 or not refusals[0].is_rounded or refusals[0].hint > ROUNDING + HINT_TOLERANCE:
+        return
+    latest = evidence.at[-AVERAGED_CALLS:]
+    slowest = len(latest) / max(HINT_TOLERANCE, refusals[0].known_at - latest[0]) / RATE_STEP
+
+    def rate(step: int) -> float:
+        return slowest * math.pow(RATE_STEP, step / REFINEMENT)
+
+    def levels(step: int) -> list[float]:
+        return bucket_levels(evidence, Dimension.REQUESTS, rate(step), math.inf).at_refusals
+
+    def spread(found: list[float]) -> float:
+        return max(found) - min(found) if max(found) else math.inf
+
+    steps = range(RATE_STEPS * REFINEMENT)
+    alike = min(map(levels, steps[::REFINEMENT]), key=spread)
+    for capacity in {max(1, math.ceil(level - LEVEL_TOLERANCE)) for level in (max(alike), min(alike) + 1)}:
+
+        def is_fast_enough(step: int, capacity: int = capacity) -> bool:
+            found = bucket_levels(evidence, Dimension.REQUESTS, rate(step), capacity)
+            return found.overflow_cost < MAX_OVERFLOW
+
+        def is_too_fast(step: int, capacity: int = capacity) -> bool:
+            return min(levels(step)) <= capacity - 1
+
+        slow = bisect_left(steps, 1, key=is_fast_enough)
+        fast = bisect_left(steps, 1, key=is_too_fast) - 1
+        per_second = rate(max(0, min((slow + fast) // 2, fast)))
+        yield LearnedLimit(Dimension.REQUESTS, Counting.TOKEN_BUCKET, float(capacity), capacity / per_second)
 
 
 def _measured_bucket(evidence: Evidence, dimension: Dimension, since: ObservedRefusal) -> LearnedLimit | None:

@@ -66,6 +66,8 @@ class LimitEstimator:
     explores_beyond: bool = False
     """Whether it explores beyond the learned limits: calls within them need no confirmation."""
     _refusals: deque[ObservedRefusal] = field(default_factory=lambda: deque(maxlen=KEPT_REFUSALS))
+    _outdated: Sequence[ObservedRefusal] = ()
+    """Refusals before a change that the newest one shows: perhaps a call refused together with it shows none."""
     _considered: ObservedRefusal | None = None
     """The newest refusal when an explanation was last looked for."""
     _unexplained: int = 0
@@ -104,6 +106,7 @@ class LimitEstimator:
         """Whether the limits of another key have changed since: those of this one may have changed too."""
         return (
             self.learned is not None
+            and self._pace is None
             and self.learned.since < self.profile.changed_at
             and self._unconfirmed.confirmed < MAX_CAUTIOUS_CALLS
         )
@@ -189,6 +192,7 @@ class LimitEstimator:
     def record_refusal(self, call: Reservation, now: float, hint: float | None, in_flight: int) -> None:
         """Explain a refusal, and obey what explains it."""
         is_early, was_allowed = self._early.end(call), self._was_allowed(call)
+        before = self.learned if self._is_trying else None
         self._end_exploration(call, now)
         refusal = ObservedRefusal.of(call, now, in_flight, hint)
         repeated = self._keep(refusal)
@@ -210,6 +214,8 @@ class LimitEstimator:
             self.exploring = False
         else:
             self._start_probing(refusal)
+        if before is not None and self.learned is not None and self.learned.exceeds(before):
+            self.profile.record_trial(risen=True)
 
     def _keep(self, refusal: ObservedRefusal) -> bool:
         """Keep the refusal; return whether its call was sent before the last refusal was known."""
@@ -220,6 +226,8 @@ class LimitEstimator:
         if repeated:
             # If nothing was sent in between, both are one event, and the later one knows more about what was admitted.
             self._refusals.pop()
+            self._refusals.extend(self._outdated)
+        self._outdated = ()
         self._refusals.append(refusal)
         return repeated
 
@@ -246,8 +254,10 @@ class LimitEstimator:
         """Whether the obeyed limits explain that this call was refused."""
         if self.learned is None:
             return False
+        if call.is_trial or call.at <= self.learned.since:
+            return True
         slots = self.learned.concurrency
-        return call.is_trial or call.at <= self.learned.since or (slots is not None and in_flight >= slots)
+        return slots is not None and in_flight - len(self._unconfirmed) <= slots <= in_flight
 
     def _check_counting(self, refusal: ObservedRefusal, last: ObservedRefusal, *, repeated: bool) -> None:
         """Find out whether refused calls count against the limit: if so, a second refusal hints at a later opening."""
@@ -290,12 +300,13 @@ class LimitEstimator:
                 self.profile.record_counting(-2)
         if fitted is not None and fitted.changed:
             # Earlier refusals were those of another limit.
-            self._refusals = deque([self._refusals[-1]], maxlen=KEPT_REFUSALS)
+            *self._outdated, newest = self._refusals
+            self._refusals = deque([newest], maxlen=KEPT_REFUSALS)
         if fitted is None:
             self._handle_unexplained(now)
         elif self._pace is not None and not self._is_convincing(fitted):
             self._step_back(self._refusals[-1].call, now)
-        elif self._is_surprised and self._send_evenly(now):
+        elif self._is_surprised and not self._narrows(fitted) and self._send_evenly(now):
             self._surprises.clear()
         else:
             self._adopt(fitted, now)
@@ -320,6 +331,12 @@ class LimitEstimator:
     def _is_surprised(self) -> bool:
         """Whether limits that were thought to be known were refused again and again."""
         return len(self._surprises) == MAX_SURPRISES and self._surprises[0] > self._admitted - SURPRISE_CALLS
+
+    def _narrows(self, fitted: LearnedLimits) -> bool:
+        """Whether a token bucket whose hints show nothing was found again: each refusal narrows down its rate."""
+        before = self.learned.limits if self.learned else ()
+        countings = {limit.counting for limit in (*before, *fitted.limits)}
+        return self._refusals[-1].is_rounded and countings == {Counting.TOKEN_BUCKET}
 
     def _adopt(self, fitted: LearnedLimits, now: float) -> None:
         self._unexplained, self._pace = 0, None

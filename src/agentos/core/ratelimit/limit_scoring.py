@@ -141,7 +141,10 @@ def admission_weight(evidence: Evidence, when: float) -> float:
 
 
 def rate(evidence: Evidence, hypothesis: Hypothesis, known: Sequence[LearnedLimit]) -> None:
-    cost = hypothesis.admission_cost + sum(_prior(limit, known) for limit in hypothesis.limits)
+    # What many admitted calls contradict gains nothing from agreeing with hints or with earlier findings.
+    is_contradicted = hypothesis.admission_cost >= MAX_ADMISSION_COST
+    cost = hypothesis.admission_cost
+    cost += sum(_prior(limit, () if is_contradicted else known) for limit in hypothesis.limits)
     explained, last_admitted = 0, -1
     for age, (refusal, opens) in enumerate(zip(evidence.refusals, hypothesis.opens, strict=True)):
         weight, admitted = AGE_WEIGHT**age, evidence.admitted_before(refusal)
@@ -149,7 +152,7 @@ def rate(evidence: Evidence, hypothesis: Hypothesis, known: Sequence[LearnedLimi
         if _predicts(hypothesis, refusal, opens):
             explained += 1
             hypothesis.explains_latest = hypothesis.explains_latest or not age
-            if age >= hypothesis.fitted and not is_repeated:
+            if age >= hypothesis.fitted and not is_repeated and not is_contradicted:
                 cost -= weight * _reward(refusal, hypothesis, opens)
         else:
             cost += weight * (CONTRADICTION if age else LATEST_CONTRADICTION)

@@ -12,6 +12,7 @@ from agentos.core.ratelimit.windows import NEVER, Reservation, UsageWindow
 
 MAX_SHORTFALL = 60.0  # seconds
 HISTORY_SIZE = 2000  # calls
+FEW_SLOTS = 4  # a larger number may be a rate that was taken for slots: more are tried without a pause
 SAME_MOMENT = 0.012  # seconds; calls take some time to arrive, and so do refusals
 REQUEST_DIMENSIONS = (Dimension.REQUESTS, Dimension.DAY)
 
@@ -113,7 +114,7 @@ class RateLimiter:
         early = is_trial = 0.0
         if own and self._estimator is not None and self._may_try:
             is_trial = early = max(0.0, self._learned_at(cost, now) - now)
-            if early and not self._estimator.may_try_early:
+            if early and not self._may_try_early:
                 early = 0.0
                 self.profile.start_trial(now, id(self._estimator))
         self._latest = now
@@ -158,7 +159,7 @@ class RateLimiter:
         """
         if self._estimator is not None and self._may_try:
             allowed_at, in_flight = self._learned_at(cost, now), len(self._in_flight)
-            if self._estimator.may_try_early:
+            if self._may_try_early:
                 share = self._estimator.early_share
                 return self._learned.early_trial_at(allowed_at, now, share, in_flight, self._latest)
             return self._learned.trial_at(allowed_at, now, in_flight, hinted=self._estimator.hinted)
@@ -171,6 +172,16 @@ class RateLimiter:
     @property
     def _may_try(self) -> bool:
         return self._estimator is not None and (self._estimator.may_try or self._estimator.may_try_early)
+
+    @property
+    def _may_try_early(self) -> bool:
+        """Whether a trial may be early. If all slots are taken, that would be after a pause, which may never come."""
+        estimator = self._estimator
+        if estimator is None or not estimator.may_try_early:
+            return False
+        slots = estimator.learned.concurrency if estimator.learned else None
+        is_full = self._learned.is_full(len(self._in_flight))
+        return slots is None or slots <= FEW_SLOTS or not (is_full and estimator.may_try)
 
     def start_probe(self, now: float) -> None:
         if not self._may_try:
@@ -261,7 +272,7 @@ class RateLimiter:
         if hint is not None and (reservation.is_trial or reservation.early):
             # A hint in whole seconds may be up to one second too long; beyond that, the learned limit was wrong.
             idle = min(ROUNDING, now + hint - opens_at)
-            self.profile.record_trial_cost(1.0 + self._learned.calls_in(idle))
+            self.profile.record_trial_cost(1.0 + self._learned.calls_in(idle, reservation.cost))
         if learned is not None and learned.concurrency is not None and learned.refusals > 1:
             # A slot is free as soon as a call ends, whatever the hint says.
             return 0.0

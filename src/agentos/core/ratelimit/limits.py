@@ -11,6 +11,7 @@ MIDNIGHT_MARGIN = 1.0  # seconds
 
 
 MIN_LENGTH = 0.02  # seconds, of a learned window
+CLEARLY = 1.75  # factor by which a limit is clearly higher than another one: most rise by two
 
 
 class Dimension(StrEnum):
@@ -105,6 +106,13 @@ class LearnedLimits:
         """The same limits with times by another clock."""
         limits = tuple(replace(limit, start=limit.start + seconds) for limit in self.limits)
         return replace(self, limits=limits, since=self.since + seconds)
+
+    def exceeds(self, other: "LearnedLimits") -> bool:
+        """Whether all these limits are clearly higher than the other ones, which are of the same lengths."""
+        if not self.limits or self.lengths != other.lengths:
+            return False
+        pairs = zip(self.limits, other.limits, strict=True)
+        return all(limit.amount > CLEARLY * before.amount for limit, before in pairs)
 
     def same_as(self, other: "LearnedLimits | None") -> bool:
         return other is not None and (self.limits, self.concurrency) == (other.limits, other.concurrency)

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from agentos.core.ratelimit.provider_profile import ProviderProfile
 from agentos.core.ratelimit.windows import Reservation
 
-# How many calls may be unconfirmed: a base, plus one per so many admitted. FIRST_* applies before the first refusal,
-# LATER_* after it.
-FIRST_UNCONFIRMED, FIRST_CALLS_PER_UNCONFIRMED = 3, 8
+# How many calls may be unconfirmed before the first refusal: a few, then a base and one per so many of the squared number of
+# admitted calls, at most one per admitted call.
+FIRST_UNCONFIRMED, GROWING_UNCONFIRMED, SQUARE_PER_UNCONFIRMED = 3, 2, 16
+# And after it: a base, plus one per so many admitted.
 LATER_UNCONFIRMED, LATER_CALLS_PER_UNCONFIRMED = 1, 16
 UNSURE_UNCONFIRMED = 2  # the base while obeying learned limits that no provider hint has confirmed
-# Before any call is refused, the cap grows with the square of the number of admitted calls, later in proportion to it.
-CALLS_PER_SQUARE, CALLS_PER_SQUARED = 8, 2
 
 
 @dataclass(slots=True)
@@ -84,5 +83,5 @@ class UnconfirmedCalls:
         ):
             return 1
         self.profile.leader = owner
-        squared = min((self.confirmed // CALLS_PER_SQUARE) ** 2, self.confirmed // CALLS_PER_SQUARED)
-        return FIRST_UNCONFIRMED + self.confirmed // FIRST_CALLS_PER_UNCONFIRMED + squared
+        growth = min(self.confirmed, self.confirmed**2 // SQUARE_PER_UNCONFIRMED)
+        return max(FIRST_UNCONFIRMED, GROWING_UNCONFIRMED + growth)
