@@ -1,13 +1,12 @@
 """Connects to Postgres so that a dead network is noticed, and classifies its errors."""
 
 import contextlib
-import os
 import re
 from collections.abc import Iterator
 from typing import Any
 
 import psycopg
-from psycopg import AsyncConnection, Connection
+from psycopg import AsyncConnection, Connection, pq
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import DictRow, dict_row
 
@@ -141,9 +140,10 @@ def is_outranked(error: BaseException) -> bool:
 
 def address_text(conninfo: Secret) -> str:
     """The address of Postgres for messages, without a password."""
+    defaults = {each.keyword: each.val or b"" for each in pq.Conninfo.get_defaults()}
     try:
         given = conninfo_to_dict(conninfo.reveal())
     except psycopg.Error:
         given = {}
-    host, port = given.get("host") or os.environ.get("PGHOST") or "the default address", given.get("port")
-    return f"Postgres at {host}{f':{port}' if port else ''}"
+    host = given.get("host") or defaults[b"host"].decode() or "the local socket"
+    return f"Postgres at {host}:{given.get('port') or defaults[b'port'].decode()}"
