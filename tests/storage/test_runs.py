@@ -130,6 +130,21 @@ def test_a_living_run_is_never_pruned(runs: Path) -> None:
     assert prune(runs, RetentionPolicy(runs=1), WALL + 2) == [alive.path]
 
 
+def test_the_newest_run_of_each_workflow_on_an_existing_project_is_never_pruned(
+    runs: Path, tmp_path: Path
+) -> None:
+    here, gone = str(tmp_path), str(tmp_path / "gone")
+    kinds = [("lld", gone), ("lld", here), ("lld", here), ("issue", here)]
+    kinds += [("exec-0123abcd", here), ("exec-4567cdef", here)]
+    made = [new_run(runs, WALL + number) for number in range(len(kinds))]
+    for run, (workflow, project) in zip(made, kinds, strict=True):
+        write_journal(run, started(project, workflow))
+    paths = [run.path for run in made]
+    tight = RetentionPolicy(runs=1, bytes=0, seconds=-1.0)
+    assert prune(runs, tight, WALL + 10) == [paths[4], paths[1], paths[0]]
+    assert run_folders(runs) == [paths[5], paths[3], paths[2]]
+
+
 def test_the_failed_items_of_the_last_run_are_found(runs: Path, tmp_path: Path) -> None:
     ended = events.ItemEnded("LLD-1", failed("Invalid spec format"), 1.0, Usage(), 1)
     fine = events.ItemEnded("LLD-2", Outcome(Ending.FINISHED, Verdict.APPROVED, 1), 1.0, Usage(), 1)

@@ -211,7 +211,7 @@ command = click.Group(
         "prune": click.Command(
             "prune",
             help="Remove old runs that exceed any of the given limits; without one, apply the limits that every run "
-            "applies. Never removes the newest run or one in progress.",
+            "applies. Never removes a run in progress, or the newest run of a workflow on an existing project.",
             params=[
                 click.Option(["--keep"], type=click.IntRange(min=1), metavar="N", help="Keep the newest N."),
                 click.Option(["--older-than"], type=Age(), help="Remove older runs; for example 30d."),

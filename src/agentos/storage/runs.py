@@ -33,6 +33,7 @@ from agentos.storage.locks import LockFile, is_locked, stopped_holder
 LATEST = "latest"
 LOCK = "run.lock"
 _MAX_SAME_SECOND = 1000
+_EXEC_NAME = re.compile("exec-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,17 +181,36 @@ class OldRun:
 
 
 def old_runs(runs: Path, keep: RetentionPolicy, now: float) -> list[OldRun]:
-    """The runs that exceed the retention policy, newest first. Never the newest run, and never a living one."""
-    found, total_size = [], 0
+    """The runs that exceed the retention policy, newest first.
+
+    Never a living run, and never the newest of a workflow on a project, which `--failed`, forecasts and reviews read.
+    """
+    found, total_size, seen = [], 0, set[tuple[str, object]]()
     for index, run in enumerate(run_folders(runs)):
+        is_newest = _is_newest(run, seen)
         with contextlib.suppress(FileNotFoundError):  # another process is removing it
             size = sum(file.stat().st_size for file in os.scandir(run) if file.is_file(follow_symlinks=False))
             age = max(0.0, now - run.stat().st_mtime)
             total_size += size
             reason = _prune_reason(keep, index, total_size, age)
-            if index and reason and not is_alive(run):
+            if index and reason and not is_newest and not is_alive(run):
                 found.append(OldRun(run, size, age, reason))
     return found
+
+
+def _is_newest(run: Path, seen: set[tuple[str, object]]) -> bool:
+    """Whether no run of this workflow on this project was seen before. False if the project is gone.
+
+    All `agentos exec` commands on a project count as one workflow, since there may be any number of them.
+    """
+    with contextlib.suppress(OSError, UnsafeFile):
+        started = read_first_record(run)
+        project, workflow = started.get("project"), str(started.get("workflow"))
+        key = "exec" if _EXEC_NAME.fullmatch(workflow) else workflow, project
+        if key not in seen and isinstance(project, str) and os.path.isdir(project):
+            seen.add(key)
+            return True
+    return False
 
 
 def _prune_reason(keep: RetentionPolicy, index: int, total_size: int, age: float) -> str:
