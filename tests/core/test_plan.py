@@ -1,5 +1,6 @@
 """Which items run, in what order, and why."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -56,7 +57,10 @@ def test_all_selects_pending_and_changed_items_in_order() -> None:
         ("#42", ("LLD-42",)),
         ("issues/042-title.md", ("LLD-42",)),
         ("42-44", ("LLD-42", "LLD-43", "LLD-44")),
-        ("44-99", ("LLD-44", "LLD-45")),
+        ("43-99", ("LLD-43", "LLD-44")),
+        ("42..44", ("LLD-42", "LLD-43", "LLD-44")),
+        ("LLD-42-44", ("LLD-42", "LLD-43", "LLD-44")),
+        ("lld-42..LLD-44", ("LLD-42", "LLD-43", "LLD-44")),
     ],
 )
 def test_an_item_is_named_by_number_id_range_or_file(word: str, ids: tuple[str, ...]) -> None:
@@ -68,6 +72,49 @@ def test_a_reversed_range_says_how_to_write_it() -> None:
         plan("44-40")
     with pytest.raises(NothingMatches, match="name items by number"):
         plan("ISSUE42")
+
+
+def test_a_range_leaves_closed_items_out_that_are_not_named_by_themselves() -> None:
+    found = plan("44-45")
+    assert found.ids == ("LLD-44",) and [one.item.id for one in found.closed] == ["LLD-45"]
+    only = plan("45..45")
+    assert only.ids == () and [one.item.id for one in only.closed] == ["LLD-45"]
+    for words in (("44-45", "45"), ("LLD-45", "44-45")):
+        named = plan(*words)
+        assert set(named.ids) == {"LLD-44", "LLD-45"} and named.closed == ()
+
+
+def test_the_numbers_of_a_range_without_an_item_are_told() -> None:
+    assert plan("40-45").missing == () and plan("44").missing == ()
+    assert plan("38-41", "44-48").missing == ("38-39", "46-48")
+    gap = [one for one in BACKLOG if one.item.number != 43]
+    assert plan("42-44", "43-45", backlog=gap).missing == ("43",)
+    assert plan("42-999999999999").missing == ("46-999999999999",)
+
+
+def test_a_range_or_number_without_an_item_names_the_skipped_files_that_it_means() -> None:
+    skipped = (
+        SkippedFile("issues/501.MD", SkipReason.SUFFIX, number=501),
+        SkippedFile("issues/LLD-7.md", SkipReason.NO_NUMBER, number=7),
+        SkippedFile("issues/524.md", SkipReason.FOLDER, number=524),
+    )
+    for word, said in {
+        "500-503": "issues/501.MD is skipped (not named .md): rename it to end in .md",
+        "501": "issues/501.MD is skipped",
+        "issues/501.MD": "issues/501.MD is skipped",
+        "LLD-7": "issues/LLD-7.md is skipped (no number): give it a number: agentos number",
+        "issues/524.md": "issues/524.md is skipped (a folder, not a file)",
+    }.items():
+        with pytest.raises(NothingMatches, match=re.escape(f"nothing matches {word!r}: {said}")):
+            make_plan(BACKLOG, Selection(words=(word,)), skipped)
+    assert make_plan(BACKLOG, Selection(words=("45-501",)), skipped).skipped == skipped[:1]
+
+
+def test_a_name_that_cannot_match_says_why() -> None:
+    with pytest.raises(NothingMatches, match="no such file"):
+        make_plan(BACKLOG, Selection(words=("issues/nix.md",), absent=("issues/nix.md",)))
+    with pytest.raises(NothingMatches, match="separate items by spaces"):
+        plan("40,41")
 
 
 def test_named_items_run_in_the_order_of_naming_and_once_each() -> None:

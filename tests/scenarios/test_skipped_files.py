@@ -52,6 +52,33 @@ def test_a_run_names_what_it_skips_at_its_start_and_in_its_summary(harness: RunH
     assert listed.code == 5 and "agentos number gives it one" in listed.err
 
 
+def test_a_range_says_what_it_does_not_run(harness: RunHarness) -> None:
+    harness.issue(33)
+    harness.issue(36)
+    write(harness, "034-done.md", text=f"---\nstate: closed\n---\n{BODY}")
+    write(harness, "038-login.MD", "LLD-7.md")
+    (harness.project / "issues/524.md").mkdir()
+    done = harness.run("33-39", "--dry-run", "--offline")
+    assert done.code == 0 and "would process 2 items:" in done.out, done.out
+    for line in (
+        "1 file skipped: not named .md: 038-login.MD; rename it to end in .md",
+        "No item has the number 35, 37-39",
+        "LLD-34 is closed, so the range leaves it out; to run it, name it by itself",
+    ):
+        assert line in done.lines_of("COORDINATOR"), done.out
+    assert "LLD-34  closed, but named" in harness.run("34", "--dry-run", "--offline").out
+    closed = harness.run("34..34", "--offline")
+    assert closed.code == 0 and closed.lines[-1].endswith("name it by itself"), closed.out
+    for word, said in {
+        "38": "issues/038-login.MD is skipped (not named .md)",
+        "LLD-7": "issues/LLD-7.md is skipped (no number): give it a number: agentos number",
+        "issues/nix.md": "no such file",
+        "issues/524.md": "issues/524.md is skipped (a folder, not a file)",
+    }.items():
+        refused = harness.run(word, "--dry-run", "--offline")
+        assert refused.code == 5 and f"nothing matches {word!r}: {said}" in refused.err, refused.err
+
+
 def test_issues_in_a_subfolder_are_named_and_left_alone(harness: RunHarness) -> None:
     (harness.project / "issues/backlog").mkdir()
     write(harness, "backlog/7-login.md", "backlog/add-2fa.md")

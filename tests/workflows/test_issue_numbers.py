@@ -57,6 +57,8 @@ def test_a_folder_is_no_issue_whatever_its_name(project: Path) -> None:
     skipped = {file.source: file.reason for file in skipped_files(project, "issues")}
     assert skipped == {
         "issues/login.md": SkipReason.NO_NUMBER,
+        "issues/12-x.md": SkipReason.FOLDER,
+        "issues/notes.md": SkipReason.FOLDER,
         "issues/12-x.md/13-inner.md": SkipReason.SUBFOLDER,
         "issues/notes.md/13-inner.md": SkipReason.SUBFOLDER,
     }

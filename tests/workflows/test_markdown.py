@@ -252,6 +252,7 @@ def test_an_underlined_heading_alone_is_not_a_spec(tmp_path: Path) -> None:
 def test_files_that_are_not_items_are_listed_with_the_reason(tmp_path: Path) -> None:
     folder = tmp_path / "issues"
     (folder / "archive").mkdir(parents=True)
+    (folder / "524.md").mkdir()
     for name in (
         "1-a.md",
         "login.md",
@@ -288,10 +289,15 @@ def test_files_that_are_not_items_are_listed_with_the_reason(tmp_path: Path) -> 
         SkipReason.UNREADABLE: ["latin.md", "open.md"],
         SkipReason.SUFFIX: ["2-b.MD", "3", "c.markdown", "todo.txt"],
         SkipReason.SUBFOLDER: ["backlog/6-x.MD", "backlog/2026/7-deep.md"],
+        SkipReason.FOLDER: ["524.md"],
     }
+    numbers = {file.source: file.number for file in found}
+    assert numbers["issues/2-b.MD"] == 2 and numbers["issues/524.md"] == 524
+    assert numbers["issues/login.md"] is None and numbers["issues/backlog/2026/7-deep.md"] == 7
     assert {file.reason for file in skipped_files(tmp_path, "issues", numbered=False)} == {
         SkipReason.SUFFIX,
         SkipReason.SUBFOLDER,
+        SkipReason.FOLDER,
     }
     assert skipped_files(tmp_path, "nothing") == []
 

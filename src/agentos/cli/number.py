@@ -9,10 +9,10 @@ def _run(repo: Path | None, dry_run: bool) -> int:
     from agentos.config.project import project_prefix, repo_option
     from agentos.config.settings import Flags, environment, read_settings
     from agentos.core.errors import PreflightError
-    from agentos.core.planning.plan import SkipReason
+    from agentos.core.planning.plan import SKIP_FIXES, SkipReason
     from agentos.core.text.line_assembler import one_line
     from agentos.outputs.format import count, seen_from
-    from agentos.outputs.plan_text import SKIP_FIXES, skipped_lines
+    from agentos.outputs.plan_text import skipped_lines
     from agentos.storage.files import ProjectFolder
     from agentos.workflows.file_issue import ISSUES, number_issues, plan_numbers
 

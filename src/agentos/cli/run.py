@@ -103,9 +103,11 @@ def _execute(workflow: str, options: RunOptions, name: str) -> int:
     settings = limit_workers(settings)
     _name_project(settings.project, options)
     warn_held_back(settings, err=options.json)
+    words = tuple(_relative_to(settings.project, word) for word in options.items)
     selection = Selection(
         everything=options.all,
-        words=tuple(_relative_to(settings.project, word) for word in options.items),
+        words=words,
+        absent=tuple(word for word in words if _is_path(word) and not (settings.project / word).exists()),
         labels=options.label,
         limit=options.limit,
         failed=options.failed,
@@ -190,11 +192,15 @@ def context_files(given: tuple[str, ...], repo: Path | None) -> tuple[str, ...] 
 
 def _relative_to(project: Path, word: str) -> str:
     """A file inside the project as a path relative to it; anything else unchanged."""
-    if "/" in word or word.endswith(".md"):
+    if _is_path(word):
         path = Path(os.path.abspath(word))
         if path.is_relative_to(project) and (path.exists() or not (project / word).exists()):
             return str(path.relative_to(project))
     return word
+
+
+def _is_path(word: str) -> bool:
+    return "/" in word or word.endswith(".md")
 
 
 def _command_line(name: str) -> str:

@@ -345,10 +345,10 @@ def _items(context: CheckContext) -> Iterator[Finding]:
             yield Finding(what, f"cannot read {folder}/: {error.strerror}", f"make {folder}/ readable")
             continue
         # Not a problem: a subfolder may be an archive.
-        aside = [file for file in skipped if file.reason is SkipReason.SUBFOLDER]
-        for line in skipped_lines(aside):
+        aside = (SkipReason.SUBFOLDER, SkipReason.FOLDER)
+        for line in skipped_lines([file for file in skipped if file.reason in aside]):
             yield Finding(what, line)
-        apart = (SkipReason.UNREADABLE, SkipReason.SUBFOLDER)
+        apart = (SkipReason.UNREADABLE, *aside)
         repo = repo_option(context.project, environment())
         for line in skipped_lines([file for file in skipped if file.reason not in apart], repo):
             found, _, fix = line.partition("; ")

@@ -3,19 +3,22 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from agentos.core.errors import NothingMatches
-from agentos.core.planning.plan import Candidate, Gone, Plan, PlanEntry, Selection, SkippedFile, SkipReason
+from agentos.core.planning.plan import (
+    SKIP_FIXES,
+    Candidate,
+    Gone,
+    Plan,
+    PlanEntry,
+    Selection,
+    SkippedFile,
+    SkipReason,
+)
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.format import count, prefixed
 
 MAX_NAMED = 5
 MAX_SKIPPED_NAMED = 10
 LARGE_SOURCE = 20_000  # tokens
-SKIP_FIXES = {
-    SkipReason.NO_NUMBER: "give {them} a number: agentos number",
-    SkipReason.UNREADABLE: "correct {them}: agentos doctor",
-    SkipReason.SUFFIX: "rename {them} to end in .md",
-    SkipReason.SUBFOLDER: "to use {them}, move {them} out of there",
-}
 _FIRST_FILES = {
     "lld": ("issues", "issues/1-dark-mode.md"),
     "issue": ("briefs", "ideas/active/1-dark-mode.md"),
@@ -29,7 +32,7 @@ def explain_empty_plan(plan: Plan, selection: Selection, say: Say, repo: str = "
     `workflow` is given if its items are files of the project.
     """
     explain_skipped(plan, say, repo)
-    if plan.done or plan.parked:
+    if plan.done or plan.parked or plan.closed:
         return 0
     if plan.gone and not plan.held:
         return NothingMatches.exit_code if selection.words else 0
@@ -115,6 +118,7 @@ def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
     """
     for line in (
         *skipped_lines(plan.skipped, repo),
+        *_range_lines(plan),
         *gone_lines(plan.gone, repo),
         *_dropped_lines(plan.entries),
         *large_lines(plan.entries),
@@ -138,6 +142,20 @@ def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
         f"items are waiting for a person; list them: agentos review{repo}",
         say,
     )
+
+
+def _range_lines(plan: Plan) -> list[str]:
+    """What the named ranges contain besides items to run."""
+    lines = []
+    if plan.missing:
+        lines.append(f"No item has the number {_some_of(plan.missing)}")
+    if plan.closed:
+        ids = [candidate.item.id for candidate in plan.closed]
+        verb, them, one = ("is", "it", "it") if len(ids) == 1 else ("are", "them", "one")
+        lines.append(
+            f"{_some_of(ids)} {verb} closed, so the range leaves {them} out; to run {one}, name {one} by itself"
+        )
+    return lines
 
 
 def gone_lines(gone: Sequence[Candidate], repo: str = "") -> list[str]:

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from agentos.core.planning.gates import (
     ReviewDecision,
     ReviewState,
 )
-from agentos.core.planning.plan import Item, matches
+from agentos.core.planning.plan import Item, ItemRange, matches, parse_range
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.line_assembler import clean, one_line
@@ -31,10 +30,6 @@ from agentos.storage.item_store import ProjectItems
 from agentos.storage.review_notes import decision_note, edit_note, review_state
 from agentos.storage.runs import is_alive, load_run_stats
 from agentos.workflows.registry import BUILT_IN, find_workflow
-
-_RANGE = re.compile(
-    r"(?:(?P<prefix>[A-Za-z]+)-)?(?P<first>\d{1,9})(?:\.\.(?:[A-Za-z]+-)?|(?<=\d)-)(?P<last>\d{1,9})"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,28 +183,23 @@ def find_reviews(context: ReviewContext, words: Sequence[str]) -> list[PendingRe
     """The parked items that the words name, each once; a range such as LLD-40..45 takes those that are undecided."""
     found: dict[str, PendingReview] = {}
     for word in words:
-        span = _RANGE.fullmatch(word)
-        for review in _in_range(context, span) if span else [find_review(context, word)]:
+        span = parse_range(word)
+        for review in _in_range(context, span, word) if span else [find_review(context, word)]:
             found[review.parked_item.item] = review
     return list(found.values())
 
 
-def _in_range(context: ReviewContext, span: re.Match[str]) -> list[PendingReview]:
-    first, last = int(span["first"]), int(span["last"])
-    if first > last:
-        raise UsageError(f"invalid range {span[0]}: expected the smaller number first, such as LLD-40..45")
+def _in_range(context: ReviewContext, span: ItemRange, word: str) -> list[PendingReview]:
+    if span.first > span.last:
+        raise UsageError(f"invalid range {word}: expected the smaller number first, such as LLD-40..45")
     found = []
     for review in pending_reviews(context):
-        prefix, _, number = review.parked_item.item.rpartition("-")
-        is_inside = number.isdigit() and first <= int(number) <= last
-        if (
-            is_inside
-            and (span["prefix"] or prefix).casefold() == prefix.casefold()
-            and not review.state.decision
-        ):
+        item = review.parked_item.item
+        number = item.rpartition("-")[2]
+        if number.isdecimal() and span.includes(item, int(number)) and not review.state.decision:
             found.append(review)
     if not found:
-        raise NothingMatches(f"none of {span[0]} is waiting for a decision in {context.project}")
+        raise NothingMatches(f"none of {word} is waiting for a decision in {context.project}")
     return found
 
 

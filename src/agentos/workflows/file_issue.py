@@ -138,7 +138,8 @@ def plan_numbers(project: Path) -> NumberingPlan:
     """
     taken = taken_numbers(project)
     renamings, left = [], []
-    skipped = [file for file in skipped_files(project, ISSUES) if file.reason is not SkipReason.SUBFOLDER]
+    aside = (SkipReason.SUBFOLDER, SkipReason.FOLDER)
+    skipped = [file for file in skipped_files(project, ISSUES) if file.reason not in aside]
     pages = [(file, read_page(project / file.source, project)) for file in skipped]
     # A file with another suffix than .md may have a number already, which no other file may get first.
     highest = max([0, *taken, *(page.number for _, page in pages if page.number is not None)])

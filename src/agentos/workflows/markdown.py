@@ -32,6 +32,7 @@ _CODE_FENCE = re.compile(r" {0,3}(?:(?P<backticks>`{3,})[^`]*|(?P<tildes>~{3,}).
 # PyYAML raises these for a value that does not match its explicit type tag.
 _YAML_VALUE_ERRORS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
 _NUMBER = re.compile(r"[0-9]{1,9}(?![0-9])")
+_ID_NAME = re.compile(r"(?:LLD|ISSUE)-([0-9]{1,9})", re.IGNORECASE)
 _DATES = (
     re.compile(
         r"(?:19|20|21)[0-9]{2}(?P<separator>[-_.])(?P<month>[0-9]{1,2})(?P=separator)(?P<day>[0-9]{1,2})(?![0-9])"
@@ -104,6 +105,12 @@ def file_number(path: Path) -> int | None:
     if found is None or any(_is_date(date.match(path.stem)) for date in _DATES):
         return None
     return int(found[0]) or None
+
+
+def suggested_number(path: Path) -> int | None:
+    """The number of a file, or the one that its name means if it is an id: 7 for `LLD-7.md`, which has no number yet."""
+    found = _ID_NAME.fullmatch(path.stem)
+    return file_number(path) or (int(found[1]) or None if found else None)
 
 
 def _is_date(found: re.Match[str] | None) -> bool:
@@ -320,22 +327,27 @@ def _in_subfolders(project: Path, folder: str, names: Iterable[str]) -> Iterator
                 found = Path(inner, file)
                 is_markdown = found.suffix.casefold() in MARKDOWN_SUFFIXES and file[0] != "."
                 if is_markdown and found.stem.casefold() != "readme":
-                    yield SkippedFile(found.relative_to(project).as_posix(), SkipReason.SUBFOLDER)
+                    name = found.relative_to(project).as_posix()
+                    yield SkippedFile(name, SkipReason.SUBFOLDER, number=suggested_number(found))
 
 
 def _skipped(project: Path, source: str, numbered: bool) -> SkippedFile | None:
     path = project / source
-    if path.stem.casefold() == "readme" or _is_folder(path):
+    number = suggested_number(path)
+    if path.stem.casefold() == "readme":
         return None
+    if _is_folder(path):
+        is_named_so = path.suffix.casefold() in MARKDOWN_SUFFIXES
+        return SkippedFile(source, SkipReason.FOLDER, number=number) if is_named_so else None
     if path.suffix != ".md":
-        return None if path.is_dir() else SkippedFile(source, SkipReason.SUFFIX)
+        return None if path.is_dir() else SkippedFile(source, SkipReason.SUFFIX, number=number)
     if not numbered or file_number(path) is not None:
         return None
     page = read_page(path, project)
     if page.number is not None:
         return None
     return SkippedFile(
-        source, SkipReason.NO_NUMBER if page.is_readable else SkipReason.UNREADABLE, page.problems
+        source, SkipReason.NO_NUMBER if page.is_readable else SkipReason.UNREADABLE, page.problems, number
     )
 
 

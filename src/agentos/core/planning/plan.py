@@ -10,6 +10,10 @@ from agentos.core.errors import NothingMatches
 _ID = re.compile(r"(?![.-])[A-Za-z0-9._-]{1,64}")
 # Other ways in which people write an id: LLD42, LLD-042, #42.
 _TYPED_ID = re.compile(r"(?:#|(?P<prefix>[A-Za-z]+)-?)(?P<number>[0-9]+)")
+_PREFIX = r"[A-Za-z][A-Za-z0-9_]*"
+_RANGE = re.compile(
+    rf"(?:(?P<prefix>{_PREFIX})-)?(?P<first>[0-9]{{1,18}})(?:\.\.|-)(?:{_PREFIX}-)?(?P<last>[0-9]{{1,18}})"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,25 @@ def matches(item: str, word: str) -> bool:
     """Whether the word names the item, ignoring case: by its id, its number, or its id without the prefix."""
     name = item.casefold()
     return bool(word) and word.casefold() in (name, name.rpartition("-")[2], name.partition("-")[2])
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRange:
+    """Consecutive numbers, as in `40-45` or `LLD-40..45`; without a prefix, of items of any prefix."""
+
+    prefix: str
+    first: int
+    last: int
+
+    def includes(self, item: str, number: int) -> bool:
+        same_prefix = not self.prefix or self.prefix.casefold() == item.rpartition("-")[0].casefold()
+        return same_prefix and self.first <= number <= self.last
+
+
+def parse_range(word: str) -> ItemRange | None:
+    """The range that the word is; None if it is none. The first number may be the higher one."""
+    found = _RANGE.fullmatch(word)
+    return ItemRange(found["prefix"] or "", int(found["first"]), int(found["last"])) if found else None
 
 
 def resolve_item(word: str, items: Iterable[str]) -> str | None:
@@ -81,6 +104,16 @@ class SkipReason(StrEnum):
     UNREADABLE = "no readable number"
     SUFFIX = "not named .md"
     SUBFOLDER = "in a subfolder"
+    FOLDER = "a folder, not a file"
+
+
+SKIP_FIXES = {
+    SkipReason.NO_NUMBER: "give {them} a number: agentos number",
+    SkipReason.UNREADABLE: "correct {them}: agentos doctor",
+    SkipReason.SUFFIX: "rename {them} to end in .md",
+    SkipReason.SUBFOLDER: "to use {them}, move {them} out of there",
+    SkipReason.FOLDER: "rename {them} not to end in .md",
+}
 
 
 class Gone(StrEnum):
@@ -92,11 +125,15 @@ class Gone(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SkippedFile:
-    """A file that looks like an item but is not one. `source` is its path in the project, `problems` what is wrong with it."""
+    """A file that looks like an item but is not one.
+
+    `source` is its path in the project, `problems` what is wrong with it, `number` the one that its name suggests.
+    """
 
     source: str
     reason: SkipReason
     problems: tuple[str, ...] = ()
+    number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,10 +165,11 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The items that the command line selects."""
+    """The items that the command line selects. `absent` are those of the words that are paths without a file."""
 
     everything: bool = False
     words: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
     labels: tuple[str, ...] = ()
     limit: int | None = None
     failed: bool = False
@@ -159,7 +197,8 @@ class Plan:
     """The items to run, those that another run holds or that wait for a person, those named but done or gone, and skipped
     files.
 
-    `candidates` counts all items of the project, whatever is selected.
+    `closed` are the closed items and `missing` the numbers without an item within the ranges that were named. `candidates`
+    counts all items of the project, whatever is selected.
     """
 
     entries: tuple[PlanEntry, ...]
@@ -168,6 +207,8 @@ class Plan:
     parked: tuple[Candidate, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
     gone: tuple[Candidate, ...] = ()
+    closed: tuple[Candidate, ...] = ()
+    missing: tuple[str, ...] = ()
     candidates: int = 0
 
     @property
@@ -179,11 +220,14 @@ def make_plan(
     candidates: Sequence[Candidate], selection: Selection, skipped: Iterable[SkippedFile] = ()
 ) -> Plan:
     """Select and order the items. Raises NothingMatches for a name or label without an item."""
-    named = _named(candidates, selection.words)
+    skipped = tuple(skipped)
+    named, ranges = _named(candidates, selection, skipped)
     chosen = named if selection.words else [c for c in candidates if _pending(c, selection)]
     chosen = _labelled(chosen, candidates, selection.labels)
     if selection.failed:
         chosen = [candidate for candidate in chosen if candidate.failed_before]
+    closed = [candidate for candidate in chosen if candidate.item.id in ranges.closed]
+    chosen = [candidate for candidate in chosen if candidate.item.id not in ranges.closed]
     gone = tuple(candidate for candidate in chosen if candidate.gone)
     chosen = [candidate for candidate in chosen if not candidate.gone]
     done = [c for c in chosen if c.status is ItemStatus.APPROVED and not selection.fresh]
@@ -197,9 +241,11 @@ def make_plan(
         held=tuple(c for c in ready if c.held_by is not None),
         done=tuple(done),
         parked=tuple(parked),
-        # Skipped files have never run, so neither item names nor --failed can mean them.
-        skipped=() if selection.words or selection.failed else tuple(skipped),
+        # Skipped files have never run, so --failed cannot mean them, and of names only a range.
+        skipped=() if selection.failed else ranges.skipped if selection.words else skipped,
         gone=gone,
+        closed=tuple(closed),
+        missing=ranges.missing,
         candidates=len(candidates),
     )
 
@@ -250,7 +296,18 @@ def _labelled(
     return chosen
 
 
-def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candidate]:
+@dataclass(frozen=True, slots=True)
+class _Ranges:
+    """What the named ranges contain besides items to run: ids of closed items, numbers without an item, skipped files."""
+
+    closed: frozenset[str]
+    missing: tuple[str, ...]
+    skipped: tuple[SkippedFile, ...]
+
+
+def _named(
+    candidates: Sequence[Candidate], selection: Selection, skipped: tuple[SkippedFile, ...]
+) -> tuple[list[Candidate], _Ranges]:
     """The candidates that the words name. Uses an index, because a shell glob may name thousands of files."""
     index: dict[str | int, list[Candidate]] = {}
     for candidate in candidates:
@@ -261,24 +318,33 @@ def _named(candidates: Sequence[Candidate], words: Iterable[str]) -> list[Candid
         for name in (*names, *candidate.twins):
             index.setdefault(name, []).append(candidate)
     chosen: dict[str, Candidate] = {}
-    for word in words:
-        matches = _matching(candidates, index, word)
+    by_itself: set[str] = set()
+    missing: dict[str, None] = {}
+    files: dict[str, SkippedFile] = {}
+    for word in selection.words:
+        matches = _matching(index, word)
+        if not matches and (span := _range(word)):
+            matches = [each for each in candidates if span.includes(each.item.id, each.item.number)]
+            numbers = {each.item.number for each in matches}
+            missing.update(dict.fromkeys(_gaps(span, numbers)))
+            files.update((file.source, file) for file in _meant(word, skipped) if file.number not in numbers)
+        else:
+            by_itself.update(candidate.item.id for candidate in matches)
         if not matches:
-            raise NothingMatches(_nothing(word, candidates))
+            raise NothingMatches(_nothing(word, candidates, skipped, word in selection.absent))
         chosen.update((candidate.item.id, candidate) for candidate in matches)
-    return list(chosen.values())
+    closed = {name for name, each in chosen.items() if each.is_closed or each.status is ItemStatus.CLOSED}
+    return list(chosen.values()), _Ranges(
+        frozenset(closed - by_itself), tuple(missing), tuple(files.values())
+    )
 
 
-def _matching(
-    candidates: Sequence[Candidate], index: dict[str | int, list[Candidate]], word: str
-) -> list[Candidate]:
+def _matching(index: dict[str | int, list[Candidate]], word: str) -> list[Candidate]:
+    """The candidates that the word names by itself, not as a range."""
     if len(word) > LONGEST_WORD:
         return index.get(word, [])
     if _is_number(word):
         return index.get(int(word), [])
-    first, dash, last = word.partition("-")
-    if dash and _is_number(first) and _is_number(last):
-        return [candidate for candidate in candidates if int(first) <= candidate.item.number <= int(last)]
     if found := index.get(word) or index.get(word.casefold()):
         return found
     typed = _TYPED_ID.fullmatch(word)
@@ -288,17 +354,56 @@ def _matching(
     return index.get(f"{typed['prefix'].casefold()}-{number}" if typed["prefix"] else number, [])
 
 
+def _range(word: str) -> ItemRange | None:
+    return parse_range(word) if len(word) <= LONGEST_WORD else None
+
+
+def _gaps(span: ItemRange, numbers: Iterable[int]) -> list[str]:
+    """The numbers of the range that are not among these: `35`, or `60-61` for several in a row."""
+    found, first = [], span.first
+    for number in (*sorted(numbers), span.last + 1):
+        if number > first:
+            found.append(str(first) if number == first + 1 else f"{first}-{number - 1}")
+        first = number + 1
+    return found
+
+
+def _meant(word: str, skipped: Iterable[SkippedFile]) -> list[SkippedFile]:
+    """The skipped files that the word means: by the numbers that their names suggest, or by their path."""
+    if len(word) > LONGEST_WORD:
+        return [file for file in skipped if file.source == word]
+    span, typed = parse_range(word), _TYPED_ID.fullmatch(word)
+    if span is None and (typed or _is_number(word)):
+        number = int(typed["number"] if typed else word)
+        span = ItemRange("", number, number)
+    return [
+        file
+        for file in skipped
+        if file.source == word or (span and file.number and span.first <= file.number <= span.last)
+    ]
+
+
 def _is_number(word: str) -> bool:
     return word.isascii() and word.isdigit()
 
 
-def _nothing(word: str, candidates: Sequence[Candidate]) -> str:
+def _nothing(word: str, candidates: Sequence[Candidate], skipped: Sequence[SkippedFile], absent: bool) -> str:
     ids = [candidate.item.id for candidate in candidates]
     known = ", ".join(ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
     how = "name items by number (42), id, range (40-45) or file"
-    first, _, last = word.partition("-")
-    if len(word) <= LONGEST_WORD and _is_number(first) and _is_number(last) and int(first) > int(last):
-        how = f"a range begins with its lower number: {last}-{first}"
+    span, files = _range(word), _meant(word, skipped)
+    if span and span.first > span.last:
+        how = f"a range begins with its lower number: {span.last}-{span.first}"
+    elif absent:
+        how = "no such file"
+    elif files and (files[0].source != word or files[0].reason is not SkipReason.NO_NUMBER):
+        described = (
+            f"{file.source} is skipped ({file.reason}): {SKIP_FIXES[file.reason].format(them='it')}"
+            for file in files[:3]
+        )
+        how = "; ".join(described) + (f"; and {len(files) - 3} more" if len(files) > 3 else "")
+    elif "," in word:
+        how = "separate items by spaces: 31 32"
     elif word.endswith(".md"):
         how += "; a file needs a number, first in its name (42-title.md) or in its front matter: agentos number gives it one"
     return f"nothing matches {word!r}: {how}; there are: {known or 'none'}"
