@@ -163,7 +163,7 @@ def test_an_address_is_not_listed_as_a_folder() -> None:
     assert both[-2:] == [f"Read the filed issue: {site}/7", "Read the results: ls docs/issues/needs-revision"]
 
 
-def test_of_many_items_approved_ones_are_counted_and_revisions_and_failures_come_last_with_a_fix() -> None:
+def test_of_many_items_approved_ones_are_counted_and_revisions_and_failures_come_last_with_a_reason() -> None:
     items = tuple(f"LLD-{number}" for number in range(1, 31))
     approved = Outcome(Ending.FINISHED, Verdict.APPROVED, 1, result="docs/lld/active/x.md")
     revise = Outcome(
@@ -178,12 +178,27 @@ def test_of_many_items_approved_ones_are_counted_and_revisions_and_failures_come
     stats.handle(events.RunEnded(1, 2.0, 0.0), 2.0)
     lines = summary_lines(stats)
     assert lines[0] == "28 approved (list them: agentos status -v)"
-    assert lines[1].startswith("LLD-7 ") and lines[2] == "  reason: not approved"
-    assert lines[3] == "  fix: read docs/r.md, change the item's text, and run the same command again"
-    assert lines[4].startswith("LLD-3 ") and lines[4].endswith("Invalid spec format")
-    assert lines[5:7] == ["  reason: no heading", "  fix: correct this, then retry it"]
-    assert lines[7:11] == ["Execution complete:", "  Total: 30", "  Succeeded: 29", "  Failed: 1"]
+    assert lines[1].startswith("LLD-7 ") and lines[2] == "  reason: not approved; read docs/r.md"
+    assert lines[3].startswith("LLD-3 ") and lines[3].endswith("Invalid spec format")
+    assert lines[4:6] == [
+        "  reason: no heading",
+        "To redo an item that needs revision, change its text and run the same command again.",
+    ]
+    assert lines[6:10] == ["Execution complete:", "  Total: 30", "  Succeeded: 29", "  Failed: 1"]
     assert len(as_json(stats)["items"]) == 30
+
+
+@pytest.mark.parametrize("failures", [1, 20, 21, 30])
+def test_every_failure_has_its_bounded_reason_however_many_there_are(failures: int) -> None:
+    items = tuple(f"LLD-{number}" for number in range(1, failures + 1))
+    broken = Outcome(Ending.FAILED, error="Invalid spec format", details=("no heading", "x" * 1000))
+    stats = RunStats()
+    stats.handle(events.RunStarted("r", "lld", "/p", items, 2, ("key-1",), "lld-workflow --all"), 0.0)
+    for item in items:
+        stats.handle(events.ItemEnded(item, broken, 1.0, Usage(), 1), 1.0)
+    stats.handle(events.RunEnded(1, 2.0, 0.0), 2.0)
+    reasons = [line for line in summary_lines(stats) if line.startswith("  reason: no heading; xxx")]
+    assert len(reasons) == failures and max(map(len, reasons)) < 320
 
 
 def test_an_item_that_an_earlier_attempt_finished_is_reported_without_its_figures() -> None:

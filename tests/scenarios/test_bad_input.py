@@ -80,6 +80,11 @@ def test_invalid_issues_fail_alone_and_cost_no_call(harness: RunHarness) -> None
         at = done.lines.index(f"[LLD-{number}] {INVALID}")
         assert reason in done.lines[at + 1] and done.lines[at + 1].startswith(f"[LLD-{number}]   ")
     assert "1 completed, 7 failed" in done.out
+    for flags in ((), ("-v",), ("--failed",)):
+        shown = harness.run("status", *flags, program="agentos").lines
+        for number, reason in reasons.items():
+            (at,) = [place for place, line in enumerate(shown) if line.startswith(f"  LLD-{number} ")]
+            assert shown[at + 1].startswith("    reason: ") and reason in shown[at + 1]
     assert {call["item"] for call in server.calls()} == {"Thing 40 can be used"}
     assert [path.name for path in harness.project.rglob("LLD-*.md")] == ["LLD-040.md"]
 

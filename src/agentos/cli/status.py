@@ -32,7 +32,7 @@ def _run(
     from agentos.outputs.colour import painter
     from agentos.outputs.footer import progress_rows
     from agentos.outputs.format import clock
-    from agentos.outputs.item_list import fix_lines, tries
+    from agentos.outputs.item_list import reason_lines, redo_lines, tries
     from agentos.outputs.resume_command import path_to_project
     from agentos.outputs.summary import as_json as summary_json
     from agentos.outputs.summary import usage_text
@@ -68,8 +68,10 @@ def _run(
     for row in found.rows:
         text = _item_text(row, alive, at, row in waiting, tries(row, stats.reviewing))
         click.echo(f"  {row.item:<{width}}  {paint(text)}{_error(row)}", color=True)
-        for line in fix_lines(row, path) if failed or found.counts else ():
+        for line in reason_lines(row, path):
             click.echo(f"    {line}")
+    for line in redo_lines(found.rows):
+        click.echo(f"  {line}")
     if failed and not found.rows:
         click.echo("  No item failed.")
     more = [f"  {usage_text(stats)}"] if stats.usage.calls else []
@@ -175,7 +177,7 @@ command = click.Command(
             ["--json", "as_json"], is_flag=True, help="Print one JSON object, always with all items."
         ),
         click.Option(
-            ["--failed"], is_flag=True, help="List only the failed items, each with its reason and fix."
+            ["--failed"], is_flag=True, help="List only the failed items, each with its reason."
         ),
         click.Option(
             ["-v", "--verbose"],

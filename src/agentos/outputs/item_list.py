@@ -11,6 +11,7 @@ from agentos.core.text.line_assembler import one_line
 from agentos.outputs.format import count, seen_from
 
 MANY = 20
+MAX_REASON = 300  # characters
 _LAST = (Verdict.NEEDS_REVISION.value, Ending.FAILED.value)
 
 
@@ -41,19 +42,24 @@ def shown_result(result: str | None, path: str) -> str:
     return path + result if result and "://" not in result else result or ""
 
 
-def fix_lines(row: ItemStats, path: str = "") -> list[str]:
-    """Why an item failed or was not approved, and what to do about it; `path` leads to the project."""
+def reason_lines(row: ItemStats, path: str = "") -> list[str]:
+    """Why an item failed or was not approved, and what to read about it; `path` leads to the project."""
     if row.outcome is None or row.status not in _LAST:
         return []
-    details = "; ".join(one_line(detail) for detail in row.outcome.details)
-    reason = [f"reason: {details}"] if details else []
+    reason = "; ".join(one_line(detail) for detail in row.outcome.details)
+    if len(reason) > MAX_REASON:
+        reason = f"{reason[:MAX_REASON]}..."
     if row.outcome.ending is Ending.FAILED:
-        return [
-            *(seen_from(path, line) for line in reason),
-            f"fix: {'correct this' if reason else f'see agentos logs {row.item}'}, then retry it",
-        ]
-    where = f"read {shown_result(row.outcome.result, path)}, " if row.outcome.result else ""
-    return [*reason, f"fix: {where}change the item's text, and run the same command again"]
+        return [f"reason: {seen_from(path, reason)}"] if reason else []
+    read = f"read {shown_result(row.outcome.result, path)}" if row.outcome.result else ""
+    return [f"reason: {'; '.join(filter(None, (reason, read)))}"] if reason or read else []
+
+
+def redo_lines(rows: Sequence[ItemStats]) -> list[str]:
+    """How to redo items that were not approved, once for all of them."""
+    if all(row.status != Verdict.NEEDS_REVISION for row in rows):
+        return []
+    return ["To redo an item that needs revision, change its text and run the same command again."]
 
 
 def _needs_attention(row: ItemStats) -> bool:

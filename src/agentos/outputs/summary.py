@@ -18,7 +18,7 @@ from agentos.outputs.format import (
     tokens,
     tokens_in_and_out,
 )
-from agentos.outputs.item_list import MANY, fix_lines, item_list, shown_result, tries
+from agentos.outputs.item_list import MANY, item_list, reason_lines, redo_lines, shown_result, tries
 from agentos.outputs.resume_command import (
     Here,
     path_to_project,
@@ -297,8 +297,8 @@ def _table(stats: RunStats, here: Here) -> list[str]:
     for row in rows:
         tried = tries(row, stats.reviewing)
         lines.append(f"{row.item:<{width}}  {row.status:<14}  {figures(row, tried)}{_error(row)}".rstrip())
-        lines += [f"  {line}" for line in fix_lines(row, path)] if len(own) > MANY else []
-    return lines
+        lines += [f"  {line}" for line in reason_lines(row, path)]
+    return lines + redo_lines(rows)
 
 
 def _time_figures(row: ItemStats, tried: str) -> str:
