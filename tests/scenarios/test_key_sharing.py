@@ -177,7 +177,7 @@ def test_an_added_key_is_listed_without_its_secret(harness: RunHarness) -> None:
     args = ("add", "--provider", "anthropic", "--name", "work", "--no-check")
     assert keys(harness, *args, typed=KEYS[1]).code == 0
     shown = keys(harness, "list")
-    assert "available" in line(shown, "gemini-1") and " anthropic " in line(shown, "work")
+    assert "available" in line(shown, "key-1") and " anthropic " in line(shown, "work")
     assert mode(path) == 0o600 and mode(harness.home) == 0o700
 
 

@@ -93,7 +93,7 @@ def test_a_missing_file_has_no_settings(tmp_path: Path) -> None:
         ("roles = { drafter = 'gpt-5' }", "drafter and reviewer are separate settings"),
         ("roles = { 'Two Words' = 'gpt-5' }", "a table such as [roles]"),
         ("roles = { planner = 7 }", "a model, or a list of models"),
-        ("effort = 'a lot'", "one of minimal, low, medium, high, xhigh, max, or a number of tokens"),
+        ("effort = 'a lot'", "one of minimal, low, medium, high, xhigh, max, or a number of thinking tokens"),
         ("effort = -1", "one of minimal, low"),
         ("call_timeout = 0.5", "a whole number from 1"),
         ("timeout = nan", "a number from 0.001"),
