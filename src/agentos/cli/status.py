@@ -70,11 +70,9 @@ def _run(
         click.echo(f"  {row.item:<{width}}  {paint(text)}{_error(row)}", color=True)
         for line in reason_lines(row, path):
             click.echo(f"    {line}")
-    for line in redo_lines(found.rows):
-        click.echo(f"  {line}")
-    if failed and not found.rows:
-        click.echo("  No item failed.")
-    more = [f"  {usage_text(stats)}"] if stats.usage.calls else []
+    more = [f"  {line}" for line in redo_lines(found.rows)]
+    more += ["  No item failed."] if failed and not found.rows else []
+    more += [f"  {usage_text(stats)}"] if stats.usage.calls else []
     more += [paint("\n".join(progress_rows(stats, now)))] if alive else []
     for line in (*more, *_other_live_runs(run, run_id or run_option)):
         click.echo(line, color=True)
@@ -176,9 +174,7 @@ command = click.Command(
         click.Option(
             ["--json", "as_json"], is_flag=True, help="Print one JSON object, always with all items."
         ),
-        click.Option(
-            ["--failed"], is_flag=True, help="List only the failed items, each with its reason."
-        ),
+        click.Option(["--failed"], is_flag=True, help="List only the failed items, each with its reason."),
         click.Option(
             ["-v", "--verbose"],
             is_flag=True,
