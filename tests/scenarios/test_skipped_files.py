@@ -107,25 +107,30 @@ def test_dry_run_and_doctor_report_what_will_fail(harness: RunHarness) -> None:
     write(harness, "042-yaml.md", text=f"---\nlabels: [\n---\n{BODY}")
     write(harness, "043-open.md", text=f"---\nlabels: [ui]\n{BODY}")
     write(harness, "044-one.md", "044-two.md")
+    write(harness, "045-state.md", text=f"---\nstate: clsoed\n---\n{BODY}")
+    write(harness, "046-status.md", text=f"---\nstatus: closed\n---\n{BODY}")
     write(harness, "hidden.md", text=f"---\nnumber: 45\n{BODY}")
     problems = {
         41: "issues/041-latin.md, line 1: it is not UTF-8 (byte 0xf6)",
         42: "issues/042-yaml.md, line 3: its YAML front matter cannot be read",
         43: "issues/043-open.md, line 1: the front matter opened by --- is not closed",
         44: "number 44 is claimed by issues/044-one.md and issues/044-two.md",
+        45: "issues/045-state.md, line 2: state = 'clsoed' in its front matter is not open or closed",
     }
     done = harness.run("--all", "--dry-run", "--offline")
     for number, problem in problems.items():
         at = next(place for place, line in enumerate(done.lines) if line.startswith(f"  - LLD-{number} "))
         assert done.lines[at + 1].startswith(f"      will fail: {problem}"), done.out
-    assert "4 of 5 items will fail: LLD-41, LLD-42, LLD-43, LLD-44" in done.out
+    assert "5 of 7 items will fail: LLD-41, LLD-42, LLD-43, LLD-44, LLD-45" in done.out
     assert "1 file skipped: no readable number: hidden.md" in done.out
     rows = [json.loads(line) for line in harness.run("--all", "--dry-run", "--offline", "--json").lines]
     planned = {row["item"]: row["problems"] for row in rows if row["type"] == "item_planned"}
-    assert [item for item, found in planned.items() if not found] == ["LLD-40"]
+    assert [item for item, found in planned.items() if not found] == ["LLD-40", "LLD-46"]
     assert [row["file"] for row in rows if row["type"] == "file_skipped"] == ["issues/hidden.md"]
     doctor = agentos(harness, "doctor", "--offline")
     assert doctor.code == 3 and "Everything is ready" not in doctor.out
+    (ignored,) = [line for line in doctor.lines if "issues/046-status.md, line 2: 'status' in its" in line]
+    assert ignored.startswith("WARN ")
     for problem in (
         *problems.values(),
         "issues/hidden.md, line 1: the front matter opened by --- is not closed",

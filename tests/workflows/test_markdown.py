@@ -46,6 +46,34 @@ def test_front_matter_takes_precedence(tmp_path: Path, front: str, ending: str) 
     assert found.body == BODY and found.problems == ()
 
 
+@pytest.mark.parametrize("state", ["clsoed", "done", "'in progress'", "7", "[closed]"])
+def test_a_state_that_is_not_known_is_a_problem_of_an_issue(tmp_path: Path, state: str) -> None:
+    found = page(tmp_path, f"---\nnumber: 7\nstate: {state}\n---\n{BODY}")
+    assert found.state_problem.startswith("line 3: state = ") and found.problems == ()
+    assert found.state_problem.endswith(" in its front matter is not open or closed")
+
+
+@pytest.mark.parametrize(
+    ("state", "is_open"), [("CLOSED", False), ("'closed '", False), ("Open", True), ("", True)]
+)
+def test_a_known_state_is_read_in_any_case(tmp_path: Path, state: str, is_open: bool) -> None:
+    found = page(tmp_path, f"---\nstate: {state}\n---\n{BODY}")
+    assert (found.is_open, found.state_problem) == (is_open, "")
+
+
+def test_fields_that_are_probably_misspelt_are_named(tmp_path: Path) -> None:
+    assert page(tmp_path, f"---\nnumber: 7\nState: closed\n---\n{BODY}").ignored == (
+        "line 3: 'State' in its front matter is ignored: the field is called state",
+    )
+    assert "'status'" in page(tmp_path, f"+++\nstatus = 'closed'\n+++\n{BODY}").ignored[0]
+    for front in (
+        "status: doing\nstate: open",
+        "author: me\norigin: ISSUE-3",
+        "number: 7\ntitle: x\nlabels: ui",
+    ):
+        assert page(tmp_path, f"---\n{front}\n---\n{BODY}").ignored == ()
+
+
 @pytest.mark.parametrize(
     ("written", "number"), [("010", 10), ("042", 42), ("008", 8), ("0x1f", 31), ("7", 7)]
 )

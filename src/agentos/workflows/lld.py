@@ -74,7 +74,7 @@ class LldWorkflow:
             return Candidate(item, ItemStatus.CLOSED)
         has_document = document_name(item.number) in documents
         status = self.status(project, item) if has_document else ItemStatus.PENDING
-        return Candidate(item, status, problems=tuple(in_file(item.source, text) for text in page.problems))
+        return Candidate(item, status, problems=tuple(in_file(item.source, text) for text in _problems(page)))
 
     def skipped(self, project: Path) -> list[SkippedFile]:
         return skipped_files(project, ISSUES) if self._pages is None else []
@@ -103,7 +103,7 @@ class LldWorkflow:
                 if context.text is None
                 else page_of(Path(source), context.text)
             )
-            return await loop.load(page.body, page.problems)
+            return await loop.load(page.body, _problems(page))
 
         async def finalize(state: State) -> State:
             approved = state["verdict"] == Verdict.APPROVED.value
@@ -162,6 +162,12 @@ def document_name(number: int) -> str:
 def design_path(number: int) -> str:
     """Where the approved design of an issue is, relative to the project."""
     return f"{APPROVED}/{document_name(number)}"
+
+
+def _problems(page: Page) -> tuple[str, ...]:
+    """Why it cannot be an issue. One from GitHub has its state there, whatever its text begins with."""
+    is_file = page.path.suffix == ".md"
+    return (*page.problems, page.state_problem) if page.state_problem and is_file else page.problems
 
 
 def _item(page: Page, source: str) -> Item:

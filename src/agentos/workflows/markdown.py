@@ -46,7 +46,8 @@ MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdown", ".mkd")
 # Files that look like an issue or a brief; anything else in the folder is an attachment.
 _DOCUMENT_SUFFIXES = (*MARKDOWN_SUFFIXES, "", ".mdx", ".txt", ".text", ".rst", ".org", ".adoc")
 _TOML_ERROR = re.compile(r"(.*) \(at line (\d+), column \d+\)")
-_NUMBER_LINE = re.compile(r"^number\s*[:=]", re.MULTILINE)
+_FIELDS = {"number": "number", "title": "title", "state": "state", "status": "state", "labels": "labels"}
+_STATES = ("open", "closed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,8 @@ class Page:
     """A parsed file.
 
     `problems` lists why it cannot be a spec; empty for a usable page. `is_readable` is False if the file or its front
-    matter cannot be read: number, state and labels are guesses then.
+    matter cannot be read: number, state and labels are guesses then. `state_problem` says why its state is unknown, if
+    it is; `ignored` names fields that are probably misspelt.
     """
 
     path: Path
@@ -66,6 +68,8 @@ class Page:
     labels: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     is_readable: bool = True
+    state_problem: str = ""
+    ignored: tuple[str, ...] = ()
 
 
 def read_page(path: Path, root: Path | None = None) -> Page:
@@ -135,6 +139,8 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
     elif not body[heading.end() :].strip() and not body[: heading.start()].strip():
         problems.append(f"nothing follows its heading '{_heading_text(heading)}': describe what is wanted")
     title, state = front.get("title"), front.get("state")
+    state_name = state.strip().casefold() if isinstance(state, str) else state
+    has_state = state_name in (None, "", *_STATES)
     fallback = _heading_text(heading) if heading else path.stem
     return Page(
         path=path,
@@ -142,10 +148,16 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
         title=one_line(title if isinstance(title, str) and title else fallback),
         body=body,
         digest=hashlib.sha256(raw).hexdigest(),
-        is_open=not (isinstance(state, str) and state.casefold() == "closed"),
+        is_open=state_name != "closed",
         labels=_labels(front.get("labels")),
         problems=tuple(problems),
         is_readable=is_readable,
+        state_problem="" if has_state else _wrong_value("state", state, text, " or ".join(_STATES)),
+        ignored=tuple(
+            f"{_line_of(name, text)}{name!r} in its front matter is ignored: the field is called {field}"
+            for name in front
+            if name not in _FIELDS.values() and (field := _FIELDS.get(name.casefold())) and field not in front
+        ),
     )
 
 
@@ -256,11 +268,19 @@ def _number(value: object, path: Path, text: str, problems: list[str]) -> int | 
         return file_number(path)
     if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 10**9:
         return value
-    shown = repr(value)[:40] if isinstance(value, str | int | float) else f"a {type(value).__name__}"
-    found = _NUMBER_LINE.search(text)
-    where = f"line {text.count(chr(10), 0, found.start()) + 1}: " if found else ""
-    problems.append(f"{where}number = {shown} in its front matter is not a positive integer")
+    problems.append(_wrong_value("number", value, text, "a positive integer"))
     return file_number(path)
+
+
+def _wrong_value(field: str, value: object, text: str, expected: str) -> str:
+    shown = repr(value)[:40] if isinstance(value, str | int | float) else f"a {type(value).__name__}"
+    return f"{_line_of(field, text)}{field} = {shown} in its front matter is not {expected}"
+
+
+def _line_of(field: str, text: str) -> str:
+    """`line 2: `, where the front matter has the field; empty if it is not at the beginning of a line."""
+    found = re.search(rf"^{re.escape(field)}\s*[:=]", text, re.MULTILINE)
+    return f"line {text.count(chr(10), 0, found.start()) + 1}: " if found else ""
 
 
 def _labels(value: object) -> tuple[str, ...]:
