@@ -139,13 +139,13 @@ def test_items_that_are_no_regular_files_fail_alone_and_cost_no_call(harness: Ru
     for number, reason in (
         (41, "it is a named pipe, expected a regular file"),
         (42, "it is a symbolic link, expected a regular file"),
-        (43, "it is a folder, expected a regular file"),
         (44, "it is a symbolic link, expected a regular file"),
         (45, "its name is not UTF-8: rename it"),
         (46, "task-LLD-46.lock: it is a folder, expected a regular file"),
     ):
         assert any(line.startswith(f"[LLD-{number}] ") and reason in line for line in done.lines)
         assert server.calls(number) == []
+    assert "1 file skipped: a folder, not a file: 43-folder.md" in done.out
     assert "Traceback" not in done.out and not harness.events("item_retried")
 
 

@@ -67,9 +67,9 @@ def _run(
         click.echo(paint(f"  {', '.join(found.counts)} (list them: agentos status -v)"), color=True)
     for row in found.rows:
         text = _item_text(row, alive, at, row in waiting, tries(row, stats.reviewing))
-        click.echo(f"  {row.item:<{width}}  {paint(text)}{_error(row)}", color=True)
-        for line in reason_lines(row, path):
-            click.echo(f"    {line}")
+        lines = [f"  {row.item:<{width}}  {paint(text)}{_error(row)}"]
+        lines += [f"    {line}" for line in reason_lines(row, path)]
+        click.echo("\n".join(lines), color=True)
     more = [f"  {line}" for line in redo_lines(found.rows)]
     more += ["  No item failed."] if failed and not found.rows else []
     more += [f"  {usage_text(stats)}"] if stats.usage.calls else []
