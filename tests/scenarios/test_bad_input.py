@@ -37,6 +37,32 @@ def test_a_folder_without_issues_is_not_a_project(harness: RunHarness) -> None:
     assert "no project here" in output and "--repo" in output and "agentos demo" in output
 
 
+def test_a_review_outside_a_project_says_so(harness: RunHarness) -> None:
+    nothing = "No items are waiting for a person. "
+    assert harness.run("review", program="agentos").out.startswith(nothing)
+    (harness.project / "issues").rmdir()
+    for words in (("review",), ("review", "--json")):
+        assert "no project here" in run_refused(harness, *words, code=3, program="agentos")
+    (harness.project / "agentos.toml").write_text("parallel = 2\n")
+    assert harness.run("review", program="agentos").out.startswith(nothing)
+
+
+def test_a_full_disk_behind_the_output_is_one_clear_line(harness: RunHarness) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [str(PROGRAMS / "agentos"), "config", "show"],
+            cwd=harness.project,
+            env=harness.environment(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    said = "Error: No space left on device. Free some space, then run the same command again\n"
+    assert done.returncode == 3 and done.stderr == said
+
+
 def test_a_missing_project_folder_is_named(harness: RunHarness) -> None:
     missing = harness.root / "nowhere"
     output = run_refused(harness, "--all", "--offline", "--repo", missing, code=3)

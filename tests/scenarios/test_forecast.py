@@ -20,6 +20,9 @@ def test_the_forecast_is_unknown_before_the_first_run(harness: RunHarness) -> No
     unknown = "Forecast: calls ?, tokens ?, cost ?, time ?"
     done = harness.run("--all", "--dry-run")
     assert f"{unknown} (no API key; add one: agentos keys add)" in done.out
+    assert done.lines[-1].endswith(
+        "] To start the run, leave out --dry-run. It needs an API key, or --offline."
+    )
     done = harness.run("--all", "--dry-run", "--offline")
     assert f"{unknown} (available after a first run of lld with --offline in this project)" in done.out
     done = harness.run("--all", "--dry-run", GEMINI_API_KEY="example-key-9f31")

@@ -36,6 +36,12 @@ def test_the_provider_is_recognised_by_the_form_of_the_key(
     assert tables(harness) == [{"name": "key-1", "provider": provider, "key": key}]
 
 
+def test_a_check_without_any_key_exits_as_without_a_usable_one(harness: RunHarness) -> None:
+    harness.keys = ()
+    checked = keys(harness, "check")
+    assert checked.code == 4 and "no key to check; add one with: agentos keys add" in checked.err
+
+
 def test_quotes_around_a_pasted_key_do_not_belong_to_it(harness: RunHarness) -> None:
     assert keys(harness, "add", "--no-check", typed='"AIzaSyExample-1"').code == 0
     assert [table["key"] for table in tables(harness)] == ["AIzaSyExample-1"]

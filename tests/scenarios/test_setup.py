@@ -278,6 +278,12 @@ def test_every_setting_says_where_it_comes_from(harness: RunHarness) -> None:
     assert found["retries"] == ["1", f"{harness.home}/config.toml:1"]
     assert found["max_wait"] == ["3600 (1h)", "default"]
     assert found["project"][1] == "this folder"
+    assert found["fleet"] == ["-", "default"]
+
+
+def test_config_alone_shows_the_settings(harness: RunHarness) -> None:
+    alone, shown = agentos(harness, "config"), agentos(harness, "config", "show")
+    assert alone.code == 0 and alone.out == shown.out and "parallel " in alone.out
 
 
 def test_config_show_reports_a_bad_setting_like_a_run_would(harness: RunHarness) -> None:

@@ -37,6 +37,14 @@ def test_files_without_a_number_get_the_next_ones_in_the_order_of_their_names(pr
     assert number_issues(ProjectFolder(project)).renamings == ()
 
 
+def test_a_name_that_is_an_id_keeps_its_number_if_that_is_free(project: Path) -> None:
+    add(project, **{"200-old.md": BODY, "LLD-107.md": BODY, "ISSUE-107.md": BODY, "lld-0042.md": BODY})
+    add(project, **{"LLD-200.md": BODY, "a-login.md": BODY})
+    number_issues(ProjectFolder(project))
+    expected = ["042-lld-0042.md", "107-ISSUE-107.md", "200-old.md"]
+    assert names(project) == [*expected, "201-LLD-107.md", "202-LLD-200.md", "203-a-login.md"]
+
+
 def test_a_date_in_a_name_is_never_read_as_part_of_its_new_number(project: Path) -> None:
     add(
         project,

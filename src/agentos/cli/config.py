@@ -95,16 +95,23 @@ def _value_text(value: object) -> str:
         case tuple():
             return ", ".join(_value_text(part) for part in value) or "-"
         case _:
-            return str(value)
+            return str(value) or "-"
 
 
 def _flag(name: str, kind: Any, help: str) -> click.Option:
     return click.Option([name], type=kind, help=help)
 
 
+@click.pass_context
+def _default(ctx: click.Context) -> int:
+    return _show(origin=False, as_json=False) if ctx.invoked_subcommand is None else 0
+
+
 command = click.Group(
     "config",
-    help="Show the settings and where they come from.",
+    help="Show the settings and where they come from; without a subcommand, as show does.",
+    invoke_without_command=True,
+    callback=_default,
     commands={
         "show": click.Command(
             "show",

@@ -2,6 +2,8 @@
 
 import errno
 import io
+import os
+import sys
 
 import click
 
@@ -52,6 +54,10 @@ def _explain(error: Exception) -> int:
     """One line for an error that no command translated; 3 if the system refused something, else 1."""
     if isinstance(error, OSError):
         _show(_system_error(error))
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _drop_output()
         return 3
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
         _show(f"{error}: {_MORE_PROCESSES}")
@@ -68,6 +74,9 @@ def _system_error(error: OSError) -> str:
     match error.errno:
         case errno.EMFILE | errno.ENFILE:
             return f"{error.strerror}: raise the limit (ulimit -n 256) and run the same command again"
+        case errno.ENOSPC | errno.EDQUOT:
+            where = f": {error.filename}" if error.filename else ""
+            return f"{error.strerror}{where}. Free some space, then run the same command again"
         case errno.EAGAIN if not error.filename:
             return f"{error.strerror} (no process could be started): {_MORE_PROCESSES}"
         case errno.ENOTDIR | errno.EISDIR | errno.ELOOP if error.filename:
@@ -88,8 +97,11 @@ def _show(text: str) -> None:
 
 
 def _reader_gone() -> int:
-    """The reader of our output, such as head, is gone: flushing at exit must not fail."""
-    import os
-
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    """The reader of our output, such as head, is gone."""
+    _drop_output()
     return 0
+
+
+def _drop_output() -> None:
+    """Drop what could not be written: flushing it at exit must not fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

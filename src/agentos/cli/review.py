@@ -69,7 +69,26 @@ def _run(**parsed: object) -> int:
 
         with fleet_reviews(settings) as items:
             return _review(ReviewContext(settings.project, Home(settings.home), None, items), options)
-    return _review(ReviewContext(settings.project, Home(settings.home), settings.database), options)
+    context = ReviewContext(settings.project, Home(settings.home), settings.database)
+    if not options.items:
+        _check_project(context)
+    return _review(context, options)
+
+
+def _check_project(context: "ReviewContext") -> None:
+    """Raise PreflightError if this folder is no project: neither by its files, nor because a run has worked here."""
+    from agentos.config.project import is_project
+    from agentos.core.errors import PreflightError
+
+    if (
+        not is_project(context.project)
+        and not context.database
+        and not context.home.locks(context.project).exists()
+    ):
+        raise PreflightError(
+            f"no project here: {context.project} has neither a backlog nor agentos.toml, and no run has worked on it. "
+            "Go to a project, or name one with --repo PATH"
+        )
 
 
 def _review(context: "ReviewContext", options: ReviewOptions) -> int:

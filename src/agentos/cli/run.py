@@ -283,9 +283,12 @@ def _dry_run(request: "RunRequest") -> int:
     forecast = forecast_plan(plan, request.workflow, request.settings, offline=request.offline)
     if request.json:
         print_json(forecast_json(forecast))
-    would_start = forecast.unknown not in (Unknown.NO_START, Unknown.NO_KEY)
     start = "To start the run, leave out --dry-run."
-    last = start if would_start else f"Fix the problems above first. {start}"
+    notes = {
+        Unknown.NO_START: f"Fix the problems above first. {start}",
+        Unknown.NO_KEY: f"{start} It needs an API key, or --offline.",
+    }
+    last = notes.get(forecast.unknown, start) if forecast.unknown else start
     for line in (*forecast_lines(forecast), *forecast.warnings, *failing_lines(plan.entries), last):
         say(f"[COORDINATOR] {line}")
     # A plan is useful even without a key; with invalid settings, the dry run fails as the run would.

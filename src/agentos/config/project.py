@@ -26,6 +26,11 @@ def find_project(start: Path, environment: Mapping[str, str]) -> Path:
     return next(with_file, None) or next(filter(_has_backlog, folders), start)
 
 
+def is_project(folder: Path) -> bool:
+    """Whether the folder has settings of its own or a backlog."""
+    return (folder / PROJECT_FILE).is_file() or _has_backlog(folder)
+
+
 def working_folder() -> Path:
     try:
         return Path.cwd()

@@ -63,7 +63,7 @@ def check_keys(names: tuple[str, ...]) -> dict[str, str]:
     credentials = _read_credentials(home)
     chosen = [_find(credentials, name) for name in names] or list(credentials.values())
     if not chosen:
-        raise NothingMatches("no key to check; add one with: agentos keys add")
+        raise NoCredentials("no key to check; add one with: agentos keys add")
     problems = asyncio.run(_check_all(chosen))
     _lift_quarantine(home, [credentials[name] for name, problem in problems.items() if not problem])
     return problems

@@ -17,6 +17,7 @@ from agentos.workflows.markdown import (
     read_page,
     skipped_files,
     split_front_matter,
+    suggested_number,
 )
 
 ISSUES = "issues"
@@ -131,7 +132,7 @@ class NumberingPlan:
 
 
 def plan_numbers(project: Path) -> NumberingPlan:
-    """Plan the next free numbers in the order of the file names.
+    """Plan the next free numbers in the order of the file names; a name such as LLD-107 keeps its number if that is free.
 
     Writes nothing. Numbers of existing issues and designs are never reused. A file with unreadable front matter is left
     alone, since its number may be in there.
@@ -141,8 +142,9 @@ def plan_numbers(project: Path) -> NumberingPlan:
     aside = (SkipReason.SUBFOLDER, SkipReason.FOLDER)
     skipped = [file for file in skipped_files(project, ISSUES) if file.reason not in aside]
     pages = [(file, read_page(project / file.source, project)) for file in skipped]
-    # A file with another suffix than .md may have a number already, which no other file may get first.
-    highest = max([0, *taken, *(page.number for _, page in pages if page.number is not None)])
+    # A file may have a number already, or be named after one, which no other file may get first.
+    reserved = (page.number or suggested_number(page.path) or 0 for _, page in pages)
+    highest = max([0, *taken, *reserved])
     for file, page in pages:
         path = page.path
         is_usable = page.is_readable and path.suffix.casefold() in MARKDOWN_SUFFIXES
@@ -170,11 +172,11 @@ def _renaming(path: Path, own: int | None, taken: set[int], first: int) -> Renam
     if own is not None:
         names = [(own, f"{path.stem}.md")] if own not in taken else []
     else:
+        suggested = suggested_number(path)
+        numbers = [suggested] if suggested and suggested not in taken else range(first, first + TRIES)
         # Before a stem that begins with digits, a number can look like part of a date: 2027-11-16 is one, 2027_11-16 not.
         names = [
-            (number, f"{number:03}{separator}{path.stem}.md")
-            for number in range(first, first + TRIES)
-            for separator in "-_"
+            (number, f"{number:03}{separator}{path.stem}.md") for number in numbers for separator in "-_"
         ]
     for number, name in names:
         has_number = own is not None or file_number(Path(name)) == number
