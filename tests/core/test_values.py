@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentos.core.text.values import is_web_address, shortened, with_visible_characters
+from agentos.core.text.values import is_web_address, natural_order, shortened, with_visible_characters
 from agentos.outputs.report.facts import plain
 
 
@@ -28,3 +28,8 @@ def test_what_is_not_a_web_address(url: str) -> None:
 
 def test_a_long_value_is_shortened_with_its_length() -> None:
     assert shortened("9" * 5000) == "9" * 80 + "… (5,000 characters)"
+
+
+def test_natural_order_compares_numbers_by_their_value() -> None:
+    names = ["LLD-10", "b", "LLD-2", "2", "LLD-1"]
+    assert sorted(names, key=natural_order) == ["2", "LLD-1", "LLD-2", "LLD-10", "b"]

@@ -125,3 +125,12 @@ def test_a_snapshot_fits_into_eighty_columns() -> None:
 def test_wide_characters_count_as_two_columns() -> None:
     assert truncated("計画計画", 5) == "計画" and truncated("abcdef", 4) == "abc…"
     assert rows_taken(["x" * 50, "y"], 20) == 4
+
+
+def test_a_program_without_keys_is_running_and_has_no_tokens_costs_or_keys() -> None:
+    stats = RunStats()
+    stats.handle(events.RunStarted("run", "exec-a81169e3", "/", ("a",), 1, ()), 100.0)
+    stats.handle(events.ItemStarted("a", 1, 1), 100.0)
+    text = " ".join([*footer(stats, 110.0, TerminalSize(200, 10)), *snapshot(stats, 110.0)])
+    assert "running" in text and "starting" not in text
+    assert not any(word in text for word in ("keys in use", "tokens", "$")), text

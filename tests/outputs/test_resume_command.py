@@ -5,7 +5,13 @@ from dataclasses import replace
 import pytest
 
 from agentos.core.protocol.events import RunStarted
-from agentos.outputs.resume_command import result_folders, resume_command, retry_command, review_command
+from agentos.outputs.resume_command import (
+    result_folders,
+    resume_command,
+    retry_command,
+    review_command,
+    with_double_budget,
+)
 
 STARTED = RunStarted(
     *("r", "lld", "/a b/shop", ("LLD-1",), 1, ("key-1",), "lld-workflow --all --fresh --repo shop", "shop/"),
@@ -47,3 +53,19 @@ def test_the_arguments_of_the_program_are_left_alone() -> None:
 
 def test_without_a_recorded_folder_the_command_is_unchanged() -> None:
     assert resume_command(replace(STARTED, cwd=""), "/tmp") == "lld-workflow --all --repo shop"
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("lld-workflow 1 --budget 0.01 -j 2", "lld-workflow 1 --budget 0.02 -j 2"),
+        ("(cd x && lld-workflow --budget=.5)", "(cd x && lld-workflow --budget=1)"),
+        ("lld-workflow --all", "lld-workflow --all"),
+        (
+            "agentos exec a --budget 5 -- p --budget 5",
+            "agentos exec a --budget 10 -- p --budget 5",
+        ),
+    ],
+)
+def test_a_budget_is_doubled_in_the_options_only(command: str, expected: str) -> None:
+    assert with_double_budget(command) == expected

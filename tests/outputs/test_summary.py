@@ -152,6 +152,20 @@ def test_a_stopped_run_is_not_called_complete() -> None:
     assert "Execution complete:" in summary_lines(finished("docs/x.md"))
 
 
+def test_a_budget_that_is_too_low_for_one_call_is_not_suggested_again() -> None:
+    stats = RunStats()
+    for event in (
+        events.RunStarted("r", "lld", "/p", ("LLD-1",), 2, ("key-1",), "lld-workflow 1 --budget 0.01"),
+        events.ShutdownStarted("budget", "--budget 0.01 is too low for the first call"),
+        events.ItemEnded("LLD-1", Outcome(Ending.INTERRUPTED), 2.0, Usage(), 1),
+        events.RunEnded(75, 5.0, 0.0),
+    ):
+        stats.handle(event, 0.0)
+    assert summary_lines(stats)[-1] == (
+        "Everything is saved. Resume, with a higher budget, with: lld-workflow 1 --budget 0.02"
+    )
+
+
 def test_an_address_is_not_listed_as_a_folder() -> None:
     site = "https://github.com/o/r/issues"
     assert summary_lines(finished(f"{site}/7"))[-1] == f"Read the filed issue: {site}/7"

@@ -78,6 +78,13 @@ def test_an_empty_backlog_is_no_error(harness: RunHarness) -> None:
     assert dry.code == 0 and "there are no issues" in dry.out and "agentos init" in dry.out
 
 
+def test_a_long_title_is_shortened_in_a_plan(harness: RunHarness) -> None:
+    (harness.project / "issues" / "042-long.md").write_text(f"# {'very ' * 1280}long\n\nText.\n")
+    dry = harness.run("--all", "--dry-run", "--offline")
+    assert dry.code == 0 and "LLD-42  new: very very " in dry.out and "… (6,404 characters)" in dry.out
+    assert max(map(len, dry.lines)) < 250
+
+
 def test_invalid_issues_fail_alone_and_cost_no_call(harness: RunHarness) -> None:
     harness.issue(40)
     folder = harness.project / "issues"

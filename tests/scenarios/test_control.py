@@ -191,7 +191,8 @@ def test_with_two_runs_a_command_must_name_one(harness: RunHarness) -> None:
         reply = harness.run("pause", program="agentos")
         assert reply.code == 2 and "2 runs are in progress; choose one:" in reply.err
         name = harness.runs()[0].name
-        assert f"agentos pause --run {name}   ({harness.project})" in reply.err
+        assert f"agentos pause --run {name}   (lld-workflow 4" in reply.err
+        assert f"; {harness.project})" in reply.err
         assert f"Run {name}: Paused" in harness.run("pause", "--run", name, program="agentos").out
         assert len(harness.events("run_paused", harness.runs()[0])) == 1
         assert harness.events("run_paused", harness.runs()[1]) == []

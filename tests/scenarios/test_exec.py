@@ -269,6 +269,13 @@ def test_items_come_from_lists_arguments_and_patterns(harness: RunHarness, proje
         (["--items", "agent", "--"], 2, "no command after --"),
         (["--", "true"], 2, "no items"),
         (["agent", "--", "no-such-program"], 3, "is not on the PATH"),
+        (
+            ["agent", "--", "ls -l {item}"],
+            2,
+            "without the quotes it is a program and its arguments: -- ls -l {item}",
+        ),
+        (["agent", "--", "./agent {item}"], 2, "arguments: -- ./agent {item}"),
+        (["agent", "--", "ls -l"], 2, "arguments: -- ls -l"),
         (["agent", "--", "./work"], 3, "does not exist or is not executable"),
         (["agent", "--retry-on", "x", "--", "true"], 2, "invalid --retry-on 'x': expected exit codes"),
         (["agent", "--env", "NOT_SET_ANYWHERE", "--", "true"], 2, "is not set"),

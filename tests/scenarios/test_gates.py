@@ -184,7 +184,10 @@ def test_without_a_terminal_review_names_the_flags_instead_of_prompting(harness:
     harness.server()
     harness.run("--all", "--review", "draft")
     refused = review(harness, "LLD-42")
-    assert refused.code == 2 and "002-draft.md" in refused.out
+    assert refused.code == 2 and not refused.out, "the error is not below a long draft"
+    assert not review(harness, "LLD-42", "--edit").out
+    answered = review(harness, "LLD-42", "--answer", '{"a": 1}')
+    assert answered.code == 2 and "LLD-42 waits for a review, not for an answer: expected --a" in answered.err
     for flag in ("--approve", "--send-back", "--reject", "--edit", "--show"):
         assert flag in refused.err
     assert "decision 1" not in notes(harness)

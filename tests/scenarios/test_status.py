@@ -95,6 +95,7 @@ def test_the_list_of_runs_counts_programs_as_done_or_failed(harness: RunHarness)
     assert harness.run("exec", "q", "--", "false", program="agentos").code == 1
     (row,) = harness.run("runs", program="agentos").lines
     assert "1 item: 0 done, 1 failed  " in row, row
+    assert row.endswith(f"{harness.project}  agentos exec q -- false"), row
 
 
 def test_status_names_the_other_runs_in_progress(harness: RunHarness) -> None:

@@ -46,10 +46,6 @@ agentos exec itself exits with the same codes as agentos run.
 """
 
 
-def _natural_sort_key(text: str) -> list[tuple[int, int, str]]:
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"\d+|\D+", text)]
-
-
 class ExecCommand(click.Command):
     """Passes everything after `--` to the program unchanged."""
 
@@ -163,12 +159,13 @@ def _isolation(worktree: bool, copy: bool) -> "WorkspaceKind | None":
 def _sources(options: dict[str, Any], project: Path) -> list[str]:
     """The matches of the patterns, then the named items."""
     from agentos.core.errors import NothingMatches
+    from agentos.core.text.values import natural_order
 
     if not options["items"] and not options["named"] and options["items_from"] is None:
         raise click.UsageError("no items: name them with --items 'GLOB', --items-from FILE, or before the --")
     found: list[str] = []
     for pattern in (*options["items"], *options["named"]):
-        matches = sorted(glob.glob(pattern, root_dir=project, recursive=True), key=_natural_sort_key)
+        matches = sorted(glob.glob(pattern, root_dir=project, recursive=True), key=natural_order)
         if not matches and glob.has_magic(pattern):
             raise NothingMatches(f"nothing matches {pattern!r} in {project}")
         found += matches or [pattern]

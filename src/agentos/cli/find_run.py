@@ -101,7 +101,10 @@ def find_live_run(name: str | None, subcommand: str) -> Path:
         project = str(find_project(working_folder(), environment()))
         here = [folder for folder in live if run_project(folder) == project]
         if len(live) > 1 and len(here) != 1:
-            choices = (f"\n  agentos {subcommand} --run {run.name}   ({run_project(run)})" for run in live)
+            choices = (
+                f"\n  agentos {subcommand} --run {run.name}   ({run_command(run)}; {run_project(run)})"
+                for run in live
+            )
             raise UsageError(f"{len(live)} runs are in progress; choose one:{''.join(choices)}")
         run = here[0] if len(live) > 1 else run
     if not is_alive(run):
@@ -148,6 +151,15 @@ def liveness_text(run: Path) -> str:
 
 def wake_hint(pid: int) -> str:
     return f"type fg in its terminal, or kill -CONT {pid}"
+
+
+def run_command(run: Path) -> str:
+    """The command that started the run, shortened."""
+    from agentos.core.text.line_assembler import one_line
+    from agentos.core.text.values import shortened
+    from agentos.storage.journal import read_first_record
+
+    return shortened(one_line(str(read_first_record(run).get("command") or "?")))
 
 
 def run_project(run: Path) -> str:

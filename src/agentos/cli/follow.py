@@ -127,6 +127,8 @@ def _logs(item: str, run_id: str | None, follow: bool, fleet: bool) -> int:
     from agentos.cli.find_run import find_run, runs_folder
     from agentos.core.errors import NothingMatches
     from agentos.core.planning.plan import is_safe_id
+    from agentos.core.text.values import natural_order
+    from agentos.outputs.format import name_list
     from agentos.storage.runs import run_folders
 
     if not is_safe_id(item):
@@ -137,9 +139,9 @@ def _logs(item: str, run_id: str | None, follow: bool, fleet: bool) -> int:
             for line in _log_lines(run, name, follow):
                 click.echo(line, nl=False)
             return 0
-    known = sorted(path.stem for path in folders[0].glob("*.log"))
+    known = sorted((path.stem for path in folders[0].glob("*.log")), key=natural_order)
     raise NothingMatches(
-        f"no run has a log of {item!r}; items logged in the last run: {', '.join(known) or 'none'}"
+        f"no run has a log of {item!r}; items logged in the last run: {name_list(known) or 'none'}"
     )
 
 

@@ -107,10 +107,10 @@ def _review(context: "ReviewContext", options: ReviewOptions) -> int:
     if sys.stdin.isatty() and not options.show and not options.diff:
         named = [edit(context, reviews[0])] if options.edit else reviews
         return ask_about(context, named, others_waiting(context, reviews))
-    for pending in reviews:
-        show(diff_text(context, pending) if options.diff else item_text(context, pending))
     if not options.show and not options.diff:
         raise click.UsageError(NO_TERMINAL_TO_ANSWER if reviews[0].asks else NO_TERMINAL)
+    for pending in reviews:
+        show(diff_text(context, pending) if options.diff else item_text(context, pending))
     return 0
 
 
@@ -154,6 +154,7 @@ def _list_json(context: "ReviewContext") -> int:
 
 def _list(context: "ReviewContext") -> int:
     from agentos.core.text.line_assembler import one_line
+    from agentos.core.text.values import MAX_TITLE, shortened
     from agentos.outputs.format import clock
     from agentos.review.queue import (
         SourceChange,
@@ -170,7 +171,8 @@ def _list(context: "ReviewContext") -> int:
     for pending in found:
         parked, decision = pending.parked_item, pending.state.decision
         parts = [
-            f"{subject(pending)} waiting since {clock(parked.at, time.time())}: {one_line(parked.title)}"
+            f"{subject(pending)} waiting since {clock(parked.at, time.time())}: "
+            f"{shortened(one_line(parked.title), MAX_TITLE)}"
         ]
         if decision:
             parts = [decision.action.past_tense]

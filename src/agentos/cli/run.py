@@ -231,6 +231,7 @@ def _dry_run(request: "RunRequest") -> int:
     from agentos.config.settings import environment
     from agentos.core.forecast.forecast import Unknown
     from agentos.core.text.line_assembler import one_line
+    from agentos.core.text.values import MAX_TITLE, shortened
     from agentos.outputs.forecast_text import forecast_json, forecast_lines
     from agentos.outputs.format import count, prefixed, seen_from
     from agentos.outputs.plan_text import explain_empty_plan, explain_skipped, failing_lines
@@ -262,7 +263,8 @@ def _dry_run(request: "RunRequest") -> int:
     width = max(len(entry.item.id) for entry in plan.entries)
     lines = []
     for entry in plan.entries:
-        lines.append(one_line(f"  - {entry.item.id:<{width}}  {entry.reason}: {entry.item.title}"))
+        title = shortened(entry.item.title, MAX_TITLE)
+        lines.append(one_line(f"  - {entry.item.id:<{width}}  {entry.reason}: {title}"))
         lines += [prefixed("      will fail:", seen_from(path, problem)) for problem in entry.problems]
     # Print all lines at once, as there may be thousands.
     say("\n".join(lines))

@@ -12,6 +12,7 @@ from agentos.cli.param_types import Age, ByteSize
 from agentos.core.constants import DAY
 
 if TYPE_CHECKING:
+    from agentos.core.protocol.events import RunStarted
     from agentos.core.run_state.run_stats import RunStats
 
 
@@ -43,7 +44,7 @@ def _list(limit: int, as_json: bool = False) -> int:
         seconds = end.seconds if end else stats.last - stats.began
         click.echo(
             f"{folder.name:<20} {stats.started.workflow:<6} {paint(f'{state:<9}')} {duration(seconds):>8}  "
-            f"{count(len(stats.rows), 'item')}: {paint(_outcomes(stats))}  {stats.started.project}",
+            f"{count(len(stats.rows), 'item')}: {paint(_outcomes(stats))}  {stats.started.project}{_program(stats.started)}",
             color=True,
         )
     if len(folders) > limit:
@@ -54,6 +55,15 @@ def _list(limit: int, as_json: bool = False) -> int:
         "Inspect one: agentos status RUN, agentos report RUN; compare two: agentos runs compare", err=True
     )
     return 0
+
+
+def _program(started: "RunStarted") -> str:
+    """The command of `agentos exec`, shortened: its runs are named by a hash of it."""
+    from agentos.core.planning.exec_command import is_exec
+    from agentos.core.text.line_assembler import one_line
+    from agentos.core.text.values import shortened
+
+    return f"  {shortened(one_line(started.command))}" if is_exec(started.workflow) else ""
 
 
 def _run_json(folder: Path) -> dict[str, object] | None:

@@ -8,14 +8,14 @@ import re
 import shlex
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from agentos.config.secret_variables import is_secret_name, is_secret_value, withheld_variables
 from agentos.config.settings import Settings, environment, program_environment, user_home
-from agentos.core.errors import PreflightError
+from agentos.core.errors import PreflightError, UsageError
 from agentos.core.planning.exec_command import (
     ExecTask,
     SandboxSpec,
@@ -453,6 +453,8 @@ def _check_program(request: ExecRequest) -> None:
     """Raise PreflightError if there is no such program; one whose name depends on the item is not checked."""
     program = request.program[0]
     columns = {column.name for row in (request.columns or {}).values() for column in row}
+    if len(request.program) == 1 and not request.agent:
+        _check_unquoted(request.settings.project, program, columns)
     if has_placeholder(program, columns):
         return
     path = str(request.settings.project / program) if "/" in program else program
@@ -461,3 +463,15 @@ def _check_program(request: ExecRequest) -> None:
         if request.agent:
             raise PreflightError(f"{program!r} {problem}; install it with: {request.agent.client.package}")
         raise PreflightError(f"{program!r} {problem}; expected a program after --")
+
+
+def _check_unquoted(project: Path, program: str, columns: Collection[str]) -> None:
+    """Raise UsageError if the whole command line is one quoted word, `"./check.sh {item}"`."""
+    first, *others = program.split()
+    if not others or has_placeholder(first, columns) or shutil.which(str(project / program)):
+        return
+    if shutil.which(str(project / first) if "/" in first else first):
+        raise UsageError(
+            f"{program!r} is one word, which names no program; without the quotes it is a program and its "
+            f"arguments: -- {program}"
+        )

@@ -4,6 +4,7 @@ import math
 import unicodedata
 from dataclasses import dataclass
 
+from agentos.core.planning.exec_command import is_exec
 from agentos.core.run_state.eta import estimate
 from agentos.core.run_state.run_stats import ItemStats, RunStats, bar
 from agentos.core.text.line_assembler import one_line
@@ -59,9 +60,15 @@ def progress_rows(stats: RunStats, at: float) -> list[str]:
 
 def item_row(row: ItemStats, stats: RunStats, at: float) -> str:
     """`  LLD-42    N3_review      round 2     12k tokens    $0.03   1m 05s  SLOW`."""
-    where = f"{row.node or 'starting':<13}  {f'round {row.round}' if row.round else '':<8}"
-    used = f"{tokens(row.usage.tokens):>5} tokens  {dollars(row.cost):>7}  {duration(row.age(stats.item_clock(at))):>6}"
+    where = f"{_node(row, stats):<13}  {f'round {row.round}' if row.round else '':<8}"
+    used = "" if stats.keyless else f"{tokens(row.usage.tokens):>5} tokens  {dollars(row.cost):>7}  "
+    used += f"{duration(row.age(stats.item_clock(at))):>6}"
     return f"  {row.item:<8}  {where}  {used}  {_note(row, stats)}".rstrip()
+
+
+def _node(row: ItemStats, stats: RunStats) -> str:
+    """Where the item is; a program of `agentos exec` has no nodes."""
+    return row.node or ("running" if stats.started and is_exec(stats.started.workflow) else "starting")
 
 
 def _note(row: ItemStats, stats: RunStats) -> str:
@@ -73,7 +80,7 @@ def _narrow_item_row(row: ItemStats, stats: RunStats, at: float, columns: int) -
     """The most detailed form of the row that fits; that an item is slow or waits, and for how long, is dropped last."""
     age = duration(row.age(stats.item_clock(at)))
     note = f"  {_note(row, stats)}".rstrip()
-    node = row.node or "starting"
+    node = _node(row, stats)
     forms = (
         item_row(row, stats, at),
         f"  {row.item:<8}  {node:<13}  {f'round {row.round}' if row.round else '':<8}  {age:>6}{note}",
@@ -92,9 +99,11 @@ def progress_parts(stats: RunStats, at: float) -> list[str]:
             f"{bar(stats.over, total)} {stats.over}/{total} workflows complete",
             _activity(stats),
             time_left(stats, at),
-            _keys(stats, at),
-            _cost(stats, at),
-            f"{tokens(stats.usage.tokens)} tokens",
+            *(
+                ()
+                if stats.keyless
+                else (_keys(stats, at), _cost(stats, at), f"{tokens(stats.usage.tokens)} tokens")
+            ),
         )
         if part
     ]

@@ -1,6 +1,7 @@
 """The commands that resume, retry or review a run, as the user has to type them in their current folder."""
 
 import os.path
+import re
 import shlex
 
 from agentos.core.protocol.events import RunStarted
@@ -8,6 +9,7 @@ from agentos.core.protocol.events import RunStarted
 PROGRAM_SEPARATOR = " -- "
 """In an `agentos exec` command, everything after it belongs to the user's program."""
 HOME_ASSIGNMENT = "AGENTOS_HOME="
+_BUDGET = re.compile(r"(?<= )(--budget[ =])([0-9.]+)(?![^ )])")
 Here = str | None
 """The folder in which the user reads the command; None: the one in which the run was started."""
 
@@ -53,6 +55,12 @@ def result_folders(started: RunStarted, here: Here, results: list[str]) -> str:
 def without_fresh(command: str) -> str:
     options, separator, program = command.partition(PROGRAM_SEPARATOR)
     return " ".join(word for word in options.split(" ") if word != "--fresh") + separator + program
+
+
+def with_double_budget(command: str) -> str:
+    """The command with twice its `--budget`, if it has one."""
+    options, separator, program = command.partition(PROGRAM_SEPARATOR)
+    return _BUDGET.sub(lambda found: f"{found[1]}{float(found[2]) * 2:.12g}", options) + separator + program
 
 
 def _from_folder(started: RunStarted, command: str, here: Here) -> str:

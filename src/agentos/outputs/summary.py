@@ -28,6 +28,7 @@ from agentos.outputs.resume_command import (
     resume_command,
     retry_command,
     review_command,
+    with_double_budget,
 )
 
 MIN_MEASURED_WORK = 10.0  # seconds of all workers together; below it, the overhead is noise
@@ -125,7 +126,7 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
         lines = [] if stats.stopped.reason.startswith("SIG") else [reason]
         if stats.ended and stats.ended.exit_code == 4:
             lines.append("See what is wrong with the keys: agentos keys")
-        higher = ", with a higher budget," if stats.stopped.reason == "budget" and not stats.cost else ""
+        higher = ", with a higher budget," if _is_budget_too_low(stats) else ""
         return [*lines, *not_redone(stats), f"Everything is saved. Resume{higher} with: {command}"]
     if limited := [row.outcome.error for row in stats.with_ending(Ending.INTERRUPTED) if row.outcome]:
         return [
@@ -162,7 +163,12 @@ def continue_commands(stats: RunStats, here: Here) -> list[str]:
     commands = [resume_command(stats.started, here)] if len(others) > len(left) or not left else []
     if left:
         commands.append(redo_command(stats.started, here, _numbers(left)))
-    return commands
+    return [with_double_budget(each) for each in commands] if _is_budget_too_low(stats) else commands
+
+
+def _is_budget_too_low(stats: RunStats) -> bool:
+    """Whether the budget did not suffice for one call, so that the same command would stop again."""
+    return stats.stopped is not None and stats.stopped.reason == "budget" and not stats.cost
 
 
 def not_redone(stats: RunStats) -> list[str]:

@@ -19,12 +19,7 @@ _NAME = re.compile(r"[0-9]{1,3}|[0-9a-f]{32}")  # the number of a question, or i
 def answer(context: ReviewContext, review: PendingReview, values: Mapping[str, object]) -> ReviewDecision:
     """Record the answers, by the ids of the questions; a run then resumes the graph with them."""
     item = review.parked_item.item
-    if not review.asks:
-        raise UsageError(
-            f"{item} waits for a review, not for an answer: expected --approve, --send-back or --reject"
-        )
-    if review.request.is_breakpoint:
-        raise UsageError(f"{item} asks nothing, it only waits: expected --approve to go on, or --reject")
+    _check_asks(review)
     missing = [question for question in review.request.questions if question.id not in values]
     if missing:
         number = review.request.questions.index(missing[0]) + 1
@@ -40,6 +35,7 @@ def answer(context: ReviewContext, review: PendingReview, values: Mapping[str, o
 
 def read_answers(review: PendingReview, texts: Sequence[str]) -> dict[str, object]:
     """The answers by question id, from `JSON` for a single question, or `NUMBER=JSON` or `ID=JSON` for each."""
+    _check_asks(review)
     questions = review.request.questions
     names = {
         **{str(number): each.id for number, each in enumerate(questions, 1)},
@@ -63,6 +59,17 @@ def read_answers(review: PendingReview, texts: Sequence[str]) -> dict[str, objec
             raise UsageError(f"{review.parked_item.item} has two answers to one question: expected one")
         found[question] = _from_json(value)
     return found
+
+
+def _check_asks(review: PendingReview) -> None:
+    """Raise UsageError if the item waits for a decision, not for an answer."""
+    item = review.parked_item.item
+    if not review.asks:
+        raise UsageError(
+            f"{item} waits for a review, not for an answer: expected --approve, --send-back or --reject"
+        )
+    if review.request.is_breakpoint:
+        raise UsageError(f"{item} asks nothing, it only waits: expected --approve to go on, or --reject")
 
 
 def is_json(text: str) -> bool:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from agentos.core.constants import DAY
 from agentos.core.errors import UnsupportedFormat
+from agentos.core.planning.exec_command import is_exec
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import type_marker
 from agentos.core.protocol.results import Ending
@@ -33,7 +34,6 @@ from agentos.storage.locks import LockFile, is_locked, stopped_holder
 LATEST = "latest"
 LOCK = "run.lock"
 _MAX_SAME_SECOND = 1000
-_EXEC_NAME = re.compile("exec-[0-9a-f]{8}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +206,7 @@ def _is_newest(run: Path, seen: set[tuple[str, object]]) -> bool:
     with contextlib.suppress(OSError, UnsafeFile):
         started = read_first_record(run)
         project, workflow = started.get("project"), str(started.get("workflow"))
-        key = "exec" if _EXEC_NAME.fullmatch(workflow) else workflow, project
+        key = "exec" if is_exec(workflow) else workflow, project
         if key not in seen and isinstance(project, str) and os.path.isdir(project):
             seen.add(key)
             return True

@@ -16,6 +16,7 @@ MAX_ID_LENGTH = 64  # characters
 TEMPORARY_FAILURE = 75
 """EX_TEMPFAIL of sysexits.h: the program asks to be run again."""
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+_EXEC_NAME = re.compile("exec-[0-9a-f]{8}")
 _PLACEHOLDER = re.compile(r"\{\{([\w .#/-]*)\}\}|\{([\w .#/-]*)\}")
 PLACEHOLDERS = ("item", "id", "name", "stem", "folder", "number")
 # As in GNU parallel: the item without its suffix, its file name, its folder, its stem, its number.
@@ -94,6 +95,11 @@ class ExecTask:
 def workflow_name(command: Sequence[str]) -> str:
     """A name for the command that does not depend on its items."""
     return f"exec-{_digest(chr(0).join(command))[:8]}"
+
+
+def is_exec(workflow: str) -> bool:
+    """Whether this is the name of a command of `agentos exec`."""
+    return _EXEC_NAME.fullmatch(workflow) is not None
 
 
 def record_name(source: str) -> str:

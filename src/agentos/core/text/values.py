@@ -1,5 +1,6 @@
 """Shows values and errors from outside at bounded length, and parses addresses without raising."""
 
+import re
 import signal
 import sysconfig
 import traceback
@@ -8,6 +9,7 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
 MAX_SHOWN = 80  # characters
+MAX_TITLE = 120  # characters of a title in a list
 MAX_DETAILS = 20  # lines of an error's message
 _LIBRARIES = (sysconfig.get_path("stdlib"), str(Path(__file__).parents[2]) + "/")
 MORE_PROCESSES = "raise the limit of processes (ulimit -u 256)"
@@ -15,8 +17,13 @@ MORE_PROCESSES = "raise the limit of processes (ulimit -u 256)"
 _BLANKS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
 
 
-def shortened(value: str) -> str:
-    return value if len(value) <= MAX_SHOWN else f"{value[:MAX_SHOWN]}… ({len(value):,} characters)"
+def shortened(value: str, most: int = MAX_SHOWN) -> str:
+    return value if len(value) <= most else f"{value[:most]}… ({len(value):,} characters)"
+
+
+def natural_order(text: str) -> list[tuple[int, int, str]]:
+    """A sort key that compares numbers by their value: item 2 before item 10."""
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in re.findall(r"\d+|\D+", text)]
 
 
 def without_accents(text: str) -> str:
