@@ -19,6 +19,7 @@ from agentos.core.planning.plan import (
     make_plan,
     merge_duplicates,
 )
+from agentos.outputs.plan_text import explain_skipped
 
 
 def candidate(number: int, status: ItemStatus = ItemStatus.PENDING, *labels: str) -> Candidate:
@@ -247,6 +248,41 @@ def test_items_that_are_gone_are_named_where_they_would_have_been_selected() -> 
     assert plan("50", "40", backlog=backlog).gone == (parked,) and plan("40", backlog=backlog).gone == ()
     retried = plan(backlog=backlog, everything=False, failed=True)
     assert retried.gone == (failed,) and retried.ids == ()
+
+
+def test_an_approved_item_with_a_changed_text_is_named_but_not_redone() -> None:
+    changed = replace(candidate(41, ItemStatus.APPROVED, "ui"), changed_since_approval=True)
+    backlog = [candidate(40), changed]
+    for found in (plan(backlog=backlog), plan("41", backlog=backlog), plan(backlog=backlog, labels=("ui",))):
+        assert found.changed == (changed,) and "LLD-41" not in found.ids
+    assert plan("40", backlog=backlog).changed == plan("41", backlog=backlog, fresh=True).changed == ()
+    told: list[str] = []
+    explain_skipped(plan("41", backlog=backlog), told.append)
+    assert told == [
+        "[COORDINATOR] LLD-41 is approved, but issues/041-title.md has changed since; redo it with --fresh 41"
+    ]
+    told.clear()
+    many = [replace(changed, item=candidate(number).item) for number in range(41, 48)]
+    explain_skipped(plan(backlog=many), told.append)
+    (line,) = told
+    assert line.startswith("[COORDINATOR] 7 approved items have changed since: LLD-41, ")
+
+
+@pytest.mark.parametrize(
+    ("state", "discarded"),
+    [
+        ({"waits": True}, "a parked draft"),
+        ({"waits": True, "edited": True}, "a draft edited by a person"),
+        ({"decided": "approved"}, "a person's decision (approved)"),
+    ],
+)
+def test_fresh_says_what_of_a_person_it_drops(state: dict[str, object], discarded: str) -> None:
+    parked = replace(candidate(40), node="N2_human_edit", **state)  # type: ignore[arg-type]
+    found = plan("40", backlog=[parked], fresh=True)
+    assert found.entries[0].reason == f"starts over and drops {discarded}"
+    told: list[str] = []
+    explain_skipped(found, told.append)
+    assert told == [f"[COORDINATOR] LLD-40 starts over: --fresh drops {discarded}"]
 
 
 def test_a_decision_is_the_reason_why_a_parked_item_resumes() -> None:

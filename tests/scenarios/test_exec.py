@@ -100,7 +100,10 @@ def test_exit_codes_decide_and_the_same_command_resumes(harness: RunHarness, pro
     assert "  Items: 2 completed, 1 failed (b)" in lines and not any("Verdicts" in line for line in lines)
     assert lines[-1].endswith("--parallel 3 --failed -- ./agent '{item}'")
     work(project, b="exit 0")
-    assert exec_(harness).code == 0
+    again = exec_(harness)
+    assert again.code == 0 and "2 items are already done; redo them with --fresh" in again.lines_of(
+        "COORDINATOR"
+    )
     assert sorted(calls(project)) == ["work/a.sh", "work/b.sh", "work/b.sh", "work/c.sh"]
     assert "every item is done" in exec_(harness).out
     assert exec_(harness, "--fresh", "--limit", "1").code == 0 and len(calls(project)) == 5

@@ -311,7 +311,10 @@ def test_a_draft_of_an_outdated_issue_cannot_be_decided_on(harness: RunHarness) 
     harness.run("--all", "--review", "draft", "--offline")
     path.write_text(path.read_text() + "\n- And a fourth row.\n")
     refused = review(harness, "LLD-42", "--approve")
-    assert refused.code == 2 and "start over with: lld-workflow 42 --fresh --offline" in refused.err
+    assert (
+        refused.code == 2
+        and "start over with: lld-workflow 42 --fresh --offline --review draft" in refused.err
+    )
     assert harness.run(42, "--fresh").code == 0 and harness.document(42).exists()
 
 
@@ -326,7 +329,7 @@ def test_an_approval_of_a_text_that_changed_later_is_dropped_with_a_word(harness
     listed = review(harness).lines
     assert listed[0].startswith("LLD-43  draft 1 waiting since ")
     assert listed[0].endswith(
-        "; its file has changed since, so start over with: lld-workflow 43 --fresh --offline"
+        "; its file has changed since, so start over with: lld-workflow 43 --fresh --offline --review draft"
     )
     starts_over = (
         "LLD-42  approved; its file has changed since, so it will start over without this decision; "
@@ -345,6 +348,7 @@ def test_an_approval_of_a_text_that_changed_later_is_dropped_with_a_word(harness
     done = harness.run(*words)
     for shown in (planned, done):
         assert dropped in shown.lines and kept in shown.lines
+    assert "LLD-43 starts over: --fresh drops a parked draft" in harness.run(*words, "--fresh", "-n").out
     assert "Parked at N2_human_edit" in done.out
 
 

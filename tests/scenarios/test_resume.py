@@ -216,6 +216,24 @@ def test_a_redo_is_dropped_when_its_document_has_changed(harness: RunHarness) ->
 
 
 @pytest.mark.slow
+def test_an_issue_that_changes_while_its_design_is_written_is_named(harness: RunHarness) -> None:
+    path = harness.issue(40)
+    server = harness.server()
+    with server.frozen():
+        running = harness.start("40")
+        running.wait_for("Executing: N1_design")
+        path.write_text(path.read_text() + "\n- And a fourth row.\n")
+    changed = "issues/040-thing.md has changed"
+    assert f"[LLD-40] {changed} meanwhile, and this design is of the earlier text" in running.wait().out
+    known = f"[COORDINATOR] LLD-40 is approved, but {changed} since; redo it with --fresh 40"
+    assert known in harness.run("--all").lines and known in harness.run("--all", "--dry-run").lines
+    harness.issue(40, "hopeless")
+    redone = harness.run("40", "--fresh")
+    assert "The approved design of before stays: docs/lld/active/LLD-040.md" in redone.lines_of("LLD-40")
+    assert harness.revision(40).exists() and known in harness.run("40").lines
+
+
+@pytest.mark.slow
 def test_a_redo_that_waits_for_a_person_goes_on_after_the_decision(harness: RunHarness) -> None:
     harness.issues(40)
     harness.server()

@@ -56,9 +56,9 @@ def test_a_run_counts_its_own_work_and_starts_nothing_that_another_has_finished(
     assert {"  Total: 24", "  Succeeded: 1", "  Failed: 0", "  Verdicts: 1 approved, 0 need revision"} <= {
         *lines
     }
-    (line,) = [line for line in lines if line.startswith("  Other runs: ")]
-    assert line == "  Other runs: 23 finished (LLD-2, LLD-3, LLD-4, LLD-5, LLD-6 ... LLD-24)"
-    assert "  Succeeded: 23" in other.lines_of("COORDINATOR") and "  Other runs:" not in other.out
+    (line,) = [line for line in lines if line.startswith("  Elsewhere: ")]
+    assert line == "  Elsewhere: 23 finished (LLD-2, LLD-3, LLD-4, LLD-5, LLD-6 ... LLD-24)"
+    assert "  Succeeded: 23" in other.lines_of("COORDINATOR") and "  Elsewhere:" not in other.out
     (row,) = [row for row in harness.run("runs", program="agentos").lines if run.name in row.split()]
     assert "24 items: 1 approved, 0 need revision, 0 failed, 23 finished by other runs" in row, row
 
@@ -83,9 +83,25 @@ def test_a_fresh_run_redoes_nothing_that_another_has_ended_since_it_began(harnes
     assert "Skipped: another run finished it (approved)" in own.lines_of("LLD-2")
     (skipped,) = own.lines_of("LLD-4")
     assert re.fullmatch(r"Skipped: it failed in run \S+: Invalid spec format", skipped)
-    assert "  Other runs: 2 finished (LLD-2, LLD-3), 1 failed (LLD-4)" in own.lines_of("COORDINATOR")
+    assert "  Elsewhere: 2 finished (LLD-2, LLD-3), 1 failed (LLD-4)" in own.lines_of("COORDINATOR")
     again = harness.run("--failed", "--dry-run")
     assert "LLD-4" in again.out and "LLD-3" not in again.out
+
+
+@pytest.mark.slow
+def test_a_design_that_appears_during_a_run_is_not_ascribed_to_another_run(harness: RunHarness) -> None:
+    harness.issues(1, 2, 3)
+    server = harness.server()
+    with server.frozen():
+        running = harness.start("--all", "--retries", 0)
+        wait_until(lambda: harness.events("lease_granted"))
+        harness.document(2).parent.mkdir(parents=True)
+        harness.document(2).write_text("# Written by hand")
+        harness.document(3).mkdir()
+    done = running.wait()
+    assert done.lines_of("LLD-2") == ["Skipped: finished outside this run (approved)"]
+    assert "  Elsewhere: 1 finished (LLD-2)" in done.lines_of("COORDINATOR")
+    assert done.code == 1 and any("FAILED: Is a directory" in line for line in done.lines_of("LLD-3"))
 
 
 @pytest.mark.slow
@@ -99,7 +115,7 @@ def test_progress_counts_what_another_run_finishes_before_its_turn_comes(harness
     first.wait_for("[LLD-4] Skipped: another run finished it (approved)")
     assert "3/4 workflows complete" in harness.run("status", run.name, program="agentos").out
     first.signal(signal.SIGINT)
-    assert "  Other runs: 3 finished (LLD-2, LLD-3, LLD-4)" in first.wait().lines_of("COORDINATOR")
+    assert "  Elsewhere: 3 finished (LLD-2, LLD-3, LLD-4)" in first.wait().lines_of("COORDINATOR")
 
 
 @pytest.mark.slow
@@ -118,7 +134,7 @@ def test_a_stopped_run_does_not_call_items_that_another_run_finished_not_started
     done = first.wait()
     assert done.code == 130, done.out
     lines = done.lines_of("COORDINATOR")
-    assert "  Other runs: 2 finished (LLD-2, LLD-3)" in lines
+    assert "  Elsewhere: 2 finished (LLD-2, LLD-3)" in lines
     (items,) = [line for line in lines if line.startswith("  Items: ")]
     assert "1 not started (LLD-4)" in items
 
@@ -143,7 +159,7 @@ def test_a_program_that_another_run_finished_is_not_started_again(harness: RunHa
     assert (own.code, other.code) == (0, 0), own.out + other.out
     assert len(harness.events("item_started", run)) == 1
     lines = own.lines_of("COORDINATOR")
-    assert "  Succeeded: 1" in lines and any(line.startswith("  Other runs: 23 finished (") for line in lines)
+    assert "  Succeeded: 1" in lines and any(line.startswith("  Elsewhere: 23 finished (") for line in lines)
     assert "  Succeeded: 23" in other.lines_of("COORDINATOR")
 
 
@@ -160,7 +176,7 @@ def test_a_program_that_failed_in_another_run_is_left_to_it(harness: RunHarness)
     assert (own.code, other.code) == (1, 1), own.out + other.out
     assert len(harness.events("item_started", run)) == 1
     lines = own.lines_of("COORDINATOR")
-    assert {"  Succeeded: 1", "  Failed: 0", "  Other runs: 2 failed (2, 3)"} <= {*lines}
+    assert {"  Succeeded: 1", "  Failed: 0", "  Elsewhere: 2 failed (2, 3)"} <= {*lines}
     assert lines[-1].startswith("Retry the failed items: agentos exec 1 2 3 --failed -- ")
     (row,) = [row for row in harness.run("runs", program="agentos").lines if run.name in row.split()]
     assert "2 failed in other runs" in row
@@ -261,7 +277,7 @@ def test_a_lock_taken_between_plan_and_start_is_respected(harness: RunHarness) -
         done = running.wait()
     assert done.code == 0, done.out
     assert "[LLD-43] Skipped: another run is working on it" in done.out
-    assert "  Other runs: 1 in progress (LLD-43)" in done.lines_of("COORDINATOR")
+    assert "  Elsewhere: 1 in progress (LLD-43)" in done.lines_of("COORDINATOR")
     assert not server.calls(43) and harness.document(42).exists()
 
 

@@ -205,7 +205,7 @@ def _retry_codes(text: str) -> tuple[tuple[int, ...], bool]:
 def _dry_run(request: Any) -> int:
     from agentos.core.planning.exec_command import render_command
     from agentos.core.text.line_assembler import clean_lines
-    from agentos.exec.builder import explain_gone, explain_none, plan_exec
+    from agentos.exec.builder import explain_done, explain_gone, explain_none, plan_exec
     from agentos.outputs.format import count
 
     def say(text: str) -> None:
@@ -221,6 +221,7 @@ def _dry_run(request: Any) -> int:
             f"  - {entry.item.id:<{width}}  {entry.reason}: {shlex.join(render_command(request.program, entry.item))}"
         )
     explain_gone(plan, say)
+    explain_done(plan, say)
     say("[COORDINATOR] To start the run, leave out --dry-run.")
     return 0
 

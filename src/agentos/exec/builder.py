@@ -159,7 +159,10 @@ def plan_exec(request: ExecRequest) -> Plan:
     known = {candidate.item.id for candidate in candidates}
     gone = sorted(failed - known) if request.selection.failed else ()
     candidates += [gone_item(item, request.name, Gone.FAILED) for item in gone]
-    return make_plan(candidates, request.selection)
+    plan = make_plan(candidates, request.selection)
+    if request.selection.failed:
+        return plan
+    return replace(plan, done=tuple(each for each in candidates if each.status is ItemStatus.APPROVED))
 
 
 def explain_gone(plan: Plan, echo: Callable[[str], None]) -> None:
@@ -167,6 +170,13 @@ def explain_gone(plan: Plan, echo: Callable[[str], None]) -> None:
     if plan.gone:
         names = name_list([candidate.item.id for candidate in plan.gone])
         echo(f"[COORDINATOR] Failed in the last run, but not among these items: {names}")
+
+
+def explain_done(plan: Plan, echo: Callable[[str], None]) -> None:
+    """Count the items that need not run again."""
+    if plan.done:
+        already, them = ("items are", "them") if len(plan.done) > 1 else ("item is", "it")
+        echo(f"[COORDINATOR] {len(plan.done)} {already} already done; redo {them} with --fresh")
 
 
 def run_exec(request: ExecRequest, echo: Callable[[str], None]) -> int:
@@ -225,6 +235,7 @@ class ExecRunBuilder:
                 self._clean_up_killed_runs()
                 return explain_none(plan, self._request.selection, self._origin.echo)
             explain_gone(plan, self._origin.echo)
+            explain_done(plan, self._origin.echo)
             if self._request.sandbox:
                 check_sandbox()
                 self._origin.echo(f"[COORDINATOR] {SANDBOXED}")

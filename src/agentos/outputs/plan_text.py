@@ -121,6 +121,8 @@ def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
         *_range_lines(plan),
         *gone_lines(plan.gone, repo),
         *_dropped_lines(plan.entries),
+        *_discarded_lines(plan.entries),
+        *_changed_lines(plan.changed),
         *large_lines(plan.entries),
     ):
         say(prefixed(COORDINATOR, line))
@@ -131,7 +133,7 @@ def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
         say,
     )
     _say_each_or_count(
-        plan.done,
+        [candidate for candidate in plan.done if candidate not in plan.changed],
         lambda skipped: f"{skipped.item.id} is already approved; redo it with --fresh {skipped.item.number}",
         "items are already approved; redo them with --fresh",
         say,
@@ -181,6 +183,26 @@ def _dropped_lines(entries: Sequence[PlanEntry]) -> list[str]:
         "it starts over, without that decision"
         for entry in entries
         if entry.dropped
+    ]
+
+
+def _discarded_lines(entries: Sequence[PlanEntry]) -> list[str]:
+    found = [entry for entry in entries if entry.discarded]
+    if len(found) > MAX_NAMED:
+        names = _some_of([entry.item.id for entry in found])
+        return [f"--fresh drops the drafts and decisions of {len(found)} parked items: {names}"]
+    return [f"{entry.item.id} starts over: --fresh drops {entry.discarded}" for entry in found]
+
+
+def _changed_lines(changed: Sequence[Candidate]) -> list[str]:
+    if len(changed) > MAX_NAMED:
+        names = _some_of([candidate.item.id for candidate in changed])
+        return [
+            f"{len(changed)} approved items have changed since: {names}; redo them with --fresh and their numbers"
+        ]
+    return [
+        f"{item.id} is approved, but {item.source} has changed since; redo it with --fresh {item.number}"
+        for item in (candidate.item for candidate in changed)
     ]
 
 

@@ -342,14 +342,14 @@ def _items(stats: RunStats) -> str:
 
 
 def _other_runs(stats: RunStats) -> list[str]:
-    """What other runs did with this run's items; the lines above count only what this run did itself."""
+    """What other runs, or people, did with this run's items; the lines above count only what this run did itself."""
     groups = {
         "finished": stats.with_ending(Ending.FINISHED_BY_OTHER_RUN),
         "failed": stats.with_ending(Ending.FAILED_IN_OTHER_RUN),
         "in progress": stats.with_ending(Ending.HELD_BY_OTHER_RUN),
     }
     parts = [f"{len(rows)} {word} ({_names(rows)})" for word, rows in groups.items() if rows]
-    return [f"  Other runs: {', '.join(parts)}"] if parts else []
+    return [f"  Elsewhere: {', '.join(parts)}"] if parts else []
 
 
 def skipped_text(stats: RunStats, here: Here = None) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,6 +31,8 @@ from agentos.storage.item_store import ProjectItems
 from agentos.storage.review_notes import decision_note, edit_note, review_state
 from agentos.storage.runs import is_alive, load_run_stats
 from agentos.workflows.registry import BUILT_IN, find_workflow
+
+_REVIEW_OPTION = re.compile(r" --review[= ](?:none|draft|verdict|all)(?= |$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +338,8 @@ def _run_item(parked: ParkedItem) -> str:
 def _start_over(context: ReviewContext, parked: ParkedItem) -> str:
     started = load_run_stats(context.home.runs / parked.run).started
     option = " --fleet" if context.fleet else " --offline" if started and started.offline else ""
+    if started and (gate := _REVIEW_OPTION.search(started.command)):
+        option += gate[0]  # otherwise nobody would be asked about the new draft
     return command_for(context, f"{_run_item(parked)} --fresh{option}")
 
 

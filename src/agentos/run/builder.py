@@ -44,7 +44,7 @@ from agentos.storage.credentials.reader import CredentialWatch, no_key
 from agentos.storage.file_items import FileItems, FileItemStore, verdict_of
 from agentos.storage.files import ProjectFolder
 from agentos.storage.home import Home
-from agentos.storage.locks import Holder, ItemLocks, finished_outcome, held_outcome
+from agentos.storage.locks import Holder, ItemLocks, finished_outside, held_outcome
 from agentos.storage.other_runs import OtherRuns
 from agentos.storage.peer_log import FilePeerLog, NoPeers
 from agentos.storage.peer_log_views import other_version_warning
@@ -236,7 +236,7 @@ class RunBuilder:
             return None
         if verdict is None:
             return None
-        return finished_outcome(verdict)
+        return finished_outside(verdict)
 
     def _is_redone(self, item: Item, holder: Holder | None) -> bool:
         """Whether the item is to be done although it has a verdict, which no other run has redone meanwhile."""

@@ -111,5 +111,6 @@ def _with_checkpoint(candidate: Candidate, notes: Mapping[str, str]) -> Candidat
         node=notes.get("node"),
         waits=state is not None and decision is None,
         decided=decision.action.past_tense if decision else "",
+        edited=state is not None and state.edited is not None,
         is_outdated=notes.get("digest") not in (None, candidate.item.digest),
     )

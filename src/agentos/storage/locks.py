@@ -260,9 +260,14 @@ def held_outcome(holder: Holder | None) -> Outcome:
     return Outcome(Ending.HELD_BY_OTHER_RUN, error=f"another run is working on it{who}")
 
 
-def finished_outcome(verdict: Verdict | None = None) -> Outcome:
+def finished_outcome(verdict: Verdict | None = None, how: str = "another run finished it") -> Outcome:
     """The outcome of an item that another run has finished."""
-    return Outcome(Ending.FINISHED_BY_OTHER_RUN, verdict, error="another run finished it")
+    return Outcome(Ending.FINISHED_BY_OTHER_RUN, verdict, error=how)
+
+
+def finished_outside(verdict: Verdict) -> Outcome:
+    """The outcome of an item with a document that another run, or a person, has written."""
+    return finished_outcome(verdict, "finished outside this run")
 
 
 def try_flock(descriptor: int, operation: int) -> None:

@@ -28,7 +28,7 @@ from agentos.core.protocol.results import Ending, Outcome, Verdict, failed, fail
 from agentos.core.text.values import calling_line, error_details, error_location, too_many_processes
 from agentos.models.registry import PROVIDERS, Providers
 from agentos.storage.item_store import Checkpoint, Claim, ItemStore
-from agentos.storage.locks import LockTimeout, finished_outcome
+from agentos.storage.locks import LockTimeout, finished_outside
 from agentos.worker.graph_runner import GraphRunner
 from agentos.worker.model_session import STORE_POLL_INTERVAL, ModelSession
 from agentos.worker.retried_errors import deciding_error, is_tried_again
@@ -211,7 +211,7 @@ class ItemRunner:
                 return self._outcome
             if self._claim.is_retry:
                 return Outcome(Ending.FINISHED, verdict, earlier_attempt=True)
-            return finished_outcome(verdict)
+            return finished_outside(verdict)
         if self._start_fresh:
             await self._store.clean_up(self._tidy)
             self._start_fresh = False

@@ -1,5 +1,6 @@
 """The `lld` workflow: turns an issue into a low-level design."""
 
+import contextlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,7 +10,7 @@ from agentos.codebase.rendering import estimated_tokens
 from agentos.core.planning.gates import Gate
 from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.results import Verdict
-from agentos.regular_files import list_folder
+from agentos.regular_files import UnsafeFile, list_folder
 from agentos.workflows.base import Conclusion
 from agentos.workflows.human_gate import HumanGate, stage_of
 from agentos.workflows.markdown import (
@@ -74,14 +75,19 @@ class LldWorkflow:
             return Candidate(item, ItemStatus.CLOSED)
         has_document = document_name(item.number) in documents
         status = self.status(project, item) if has_document else ItemStatus.PENDING
-        return Candidate(item, status, problems=tuple(in_file(item.source, text) for text in _problems(page)))
+        is_changed = False
+        if status is ItemStatus.APPROVED:
+            approved = read_metadata(project / design_path(item.number), project)
+            is_changed = approved is not None and approved.source_sha256 != item.digest
+        problems = tuple(in_file(item.source, text) for text in _problems(page))
+        return Candidate(item, status, problems=problems, changed_since_approval=is_changed)
 
     def skipped(self, project: Path) -> list[SkippedFile]:
         return skipped_files(project, ISSUES) if self._pages is None else []
 
     def status(self, project: Path, item: Item) -> ItemStatus:
         name = document_name(item.number)
-        if os.path.exists(f"{project}/{APPROVED}/{name}"):
+        if os.path.isfile(f"{project}/{APPROVED}/{name}"):
             # Even without review metadata: a person wrote it then, and it must not be overwritten.
             return ItemStatus.APPROVED
         revision = read_metadata(project / REVISION / name, project)
@@ -115,7 +121,30 @@ class LldWorkflow:
             context.folder.write(name, with_metadata(loop.metadata(state), body).encode())
             if approved:
                 context.folder.remove(f"{REVISION}/{document_name(context.item.number)}")
+            if remark := remark_on(approved):
+                context.say(remark)
             return {"result": name}
+
+        def remark_on(approved: bool) -> str:
+            """What the author of the issue would otherwise take wrongly; empty if nothing."""
+            item = context.item
+            design = context.root / design_path(item.number)
+            if not approved:
+                return (
+                    f"The approved design of before stays: {design_path(item.number)}"
+                    if design.is_file()
+                    else ""
+                )
+            with contextlib.suppress(OSError, UnsafeFile):
+                if (
+                    context.text is None
+                    and read_page(context.root / item.source, context.root).digest != item.digest
+                ):
+                    return (
+                        f"{item.source} has changed meanwhile, and this design is of the earlier text; "
+                        f"redo it with --fresh {item.number}"
+                    )
+            return ""
 
         nodes = {
             "N0_load_issue": load,

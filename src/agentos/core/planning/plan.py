@@ -1,7 +1,7 @@
 """Items and planning: which items a run works on, in what order, and why."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -141,11 +141,12 @@ class Candidate:
     """An item with everything that decides whether it runs.
 
     node: where its checkpoint resumes.
-    waits: whether it is parked for a person; `decided` is that person's decision.
+    waits: whether it is parked for a person; `decided` is that person's decision, `edited` whether they changed the draft.
     twins: other files that claim its number.
     problems: why it will fail.
     is_closed: it runs only if it is named; `status` is then that of its document.
     is_outdated: its text has changed since its checkpoint, so that it starts over.
+    changed_since_approval: its approved document is of an earlier text.
     gone: there is no such item any more.
     """
 
@@ -154,12 +155,14 @@ class Candidate:
     node: str | None = None
     waits: bool = False
     decided: str = ""
+    edited: bool = False
     failed_before: bool = False
     held_by: str | None = None
     twins: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
     is_closed: bool = False
     is_outdated: bool = False
+    changed_since_approval: bool = False
     gone: Gone | None = None
 
 
@@ -181,7 +184,7 @@ class PlanEntry:
     """An item to run.
 
     `redo`: it has a verdict and runs again; `node`: where it resumes; `problems`: why it will fail; `dropped`: a person's
-    decision on a text that has changed since.
+    decision on a text that has changed since; `discarded`: what a person did or was to do, which `--fresh` drops.
     """
 
     item: Item
@@ -190,6 +193,7 @@ class PlanEntry:
     node: str | None = None
     problems: tuple[str, ...] = ()
     dropped: str = ""
+    discarded: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +201,7 @@ class Plan:
     """The items to run, those that another run holds or that wait for a person, those named but done or gone, and skipped
     files.
 
+    `changed` are approved items whose text has changed since, some of them also in `done`; they are not redone unasked.
     `closed` are the closed items and `missing` the numbers without an item within the ranges that were named. `candidates`
     counts all items of the project, whatever is selected.
     """
@@ -209,6 +214,7 @@ class Plan:
     gone: tuple[Candidate, ...] = ()
     closed: tuple[Candidate, ...] = ()
     missing: tuple[str, ...] = ()
+    changed: tuple[Candidate, ...] = ()
     candidates: int = 0
 
     @property
@@ -246,8 +252,17 @@ def make_plan(
         gone=gone,
         closed=tuple(closed),
         missing=ranges.missing,
+        changed=tuple(_changed(done if selection.words else candidates, selection)),
         candidates=len(candidates),
     )
+
+
+def _changed(candidates: Iterable[Candidate], selection: Selection) -> Iterator[Candidate]:
+    """The approved items among these whose text has changed since."""
+    for candidate in candidates:
+        is_selected = not selection.failed and all(name in candidate.item.labels for name in selection.labels)
+        if candidate.changed_since_approval and candidate.status is ItemStatus.APPROVED and is_selected:
+            yield candidate
 
 
 def _limited(free: list[Candidate], limit: int | None) -> list[Candidate]:
@@ -267,7 +282,16 @@ def _entry(candidate: Candidate, selection: Selection) -> PlanEntry:
         None if selection.fresh or candidate.is_outdated else candidate.node,
         (*candidate.item.problems, *candidate.problems),
         candidate.decided if candidate.is_outdated and not selection.fresh else "",
+        _discarded(candidate) if selection.fresh else "",
     )
+
+
+def _discarded(candidate: Candidate) -> str:
+    if candidate.decided:
+        return f"a person's decision ({candidate.decided})"
+    if candidate.edited:
+        return "a draft edited by a person"
+    return "a parked draft" if candidate.waits else ""
 
 
 def _pending(candidate: Candidate, selection: Selection) -> bool:
@@ -411,7 +435,8 @@ def _nothing(word: str, candidates: Sequence[Candidate], skipped: Sequence[Skipp
 
 def _reason(candidate: Candidate, selection: Selection) -> str:
     if selection.fresh:
-        return "starts over"
+        discarded = _discarded(candidate)
+        return f"starts over and drops {discarded}" if discarded else "starts over"
     reasons = []
     if candidate.failed_before:
         reasons.append("failed before")
