@@ -6,6 +6,7 @@ import json
 import re
 import time
 import tomllib
+import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,10 +16,11 @@ from typing import Any
 from agentos.http.connection import Connection, HttpRequest
 from agentos.models.warmup import event_stream
 from tests.audits.tree import ROOT
-from tests.gateway.scripted import provider
+from tests.gateway.scripted import provider, whole
 
 LATENCY = 0.03  # seconds
 FIRST_SERIAL = 100
+SETTLE = "/settle"
 PRICES = tomllib.loads((ROOT / "src/agentos/config/prices.toml").read_text("utf-8"))
 
 
@@ -58,6 +60,9 @@ class CountingModel:
             yield model
 
     async def handle(self, request: HttpRequest, out: Connection) -> None:
+        if request.target == SETTLE:
+            await asyncio.sleep(LATENCY)
+            return whole(out, 200, b"")
         self.arrived += 1
         arrived_at = time.monotonic()
         body = json.loads(request.body)
@@ -82,6 +87,11 @@ class CountingModel:
         out.begin(200, [("content-type", "text/event-stream"), ("content-length", str(len(events)))])
         out.put(events)
         out.finish()
+
+    def settle(self) -> None:
+        """Return once every call that was sent before has arrived: requests are taken in their order."""
+        with urllib.request.urlopen(f"{self.url}{SETTLE}", timeout=60):
+            pass
 
     @property
     def answered(self) -> Counter[str]:

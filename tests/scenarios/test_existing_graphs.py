@@ -16,7 +16,16 @@ import pytest
 from tests.audits.tree import ROOT
 
 from .counting_model import AnsweredCall, CountingModel
-from .harness import KEYS, CompletedCommand, Json, RunHarness, RunningCommand, wait_until
+from .harness import (
+    KEYS,
+    CompletedCommand,
+    Json,
+    ProcessHandle,
+    RunHarness,
+    RunningCommand,
+    descendants,
+    wait_until,
+)
 
 PAGES = {
     "evaluator": "graph-evaluator-optimizer",
@@ -30,12 +39,12 @@ GRAPHS = (*PAGES, *FILES)
 ITEMS = PARALLEL = 3
 CALLS_AT_ONCE = {
     "map_reduce": 3,
+    "subgraphs": 2,
     "threaded": 2,
     "functional": 2,
 }  # of one item, in parallel branches; others: 1
 MAX_GLUE = 10  # lines around the graph
 KILLS = 10
-LAG = 0.5  # seconds: longer than a worker outlives its coordinator, shorter than the wait before it is started again
 ANSWERS = {"agent": '"yes"', "approval": '"ok"', "subgraphs": '"fine"'}
 
 
@@ -102,7 +111,7 @@ def documents(harness: RunHarness) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """When processes were killed, and how many workers that ended."""
+    """A time when the killed processes were gone and their work was not resumed yet, and how many workers that ended."""
 
     at: float
     workers: int
@@ -139,12 +148,10 @@ def interrupted_calls(model: CountingModel, kills: list[Kill], at_once: int) -> 
     for prompt, count in model.answered.items():
         calls = [call for call in model.log if call.prompt == prompt]
         for call, following in itertools.pairwise(calls):
-            between = [
-                kill for kill in kills if call.arrived_at <= kill.at + LAG and kill.at <= following.arrived_at
-            ]
+            between = [kill for kill in kills if call.arrived_at <= kill.at <= following.arrived_at]
             assert between, f"an answered call was made again without a kill: {prompt}, {count} times"
-            until = between[0].at + LAG
-            before = [each for each in model.log if each.topic == call.topic and each.arrived_at <= until]
+            earlier = [each for each in model.log if each.arrived_at <= between[0].at]
+            before = [each for each in earlier if each.topic == call.topic]
             assert call in before[-at_once:], f"an answer was lost that had arrived before the kill: {prompt}"
             interrupted.setdefault(between[0], set()).add(call.topic)
             repeated.append(call)
@@ -216,13 +223,24 @@ def kill_once(harness: RunHarness, model: CountingModel, chance: random.Random) 
     if run.process.poll() is not None:
         return []
     try:
-        os.kill(victim, signal.SIGKILL)
+        at = kill(victim, run, processes, model)
     except ProcessLookupError:
         return []
-    kill = Kill(time.monotonic(), 1 if victim in workers else PARALLEL)
-    if victim != run.pid:
-        run.wait(120)
-    else:
-        run.process.wait(60)
-        wait_until(lambda: not any(process.alive for process in processes), 60)
-    return [kill]
+    run.wait(120)
+    return [Kill(at, 1 if victim in workers else PARALLEL)]
+
+
+def kill(victim: int, run: RunningCommand, processes: list[ProcessHandle], model: CountingModel) -> float:
+    """Kill a process; returns a time after the last call of those that died and before their work is resumed."""
+    pids = {victim, *(process.pid for process in descendants(victim))}  # the children die with their parent
+    os.kill(run.pid, signal.SIGSTOP)  # nothing is started again before the time is known
+    try:
+        os.kill(victim, signal.SIGKILL)
+        wait_until(lambda: not any(process.alive for process in processes if process.pid in pids), 60)
+        if victim == run.pid:
+            run.process.wait(60)
+        model.settle()
+        return time.monotonic()
+    finally:
+        if victim != run.pid:
+            os.kill(run.pid, signal.SIGCONT)
