@@ -53,7 +53,7 @@ class GatewaySpec:
         """Start a gateway with the budget that is left after `spent` US dollars."""
         arguments = ("gateway", "--format", "events", "--die-with-parent", *self.arguments)
         if self.budget is not None:
-            arguments += ("--budget", str(max(MIN_BUDGET, self.budget - spent)))
+            arguments += ("--budget", f"{max(MIN_BUDGET, self.budget - spent):.9f}")
         secret = credential_variables(self.environment)
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "agentos", *arguments],
