@@ -60,6 +60,7 @@ def test_without_a_recorded_folder_the_command_is_unchanged() -> None:
     [
         ("lld-workflow 1 --budget 0.01 -j 2", "lld-workflow 1 --budget 0.02 -j 2"),
         ("(cd x && lld-workflow --budget=.5)", "(cd x && lld-workflow --budget=1)"),
+        ("lld-workflow 1 --budget 0.00001", "lld-workflow 1 --budget 0.00002"),
         ("lld-workflow --all", "lld-workflow --all"),
         (
             "agentos exec a --budget 5 -- p --budget 5",

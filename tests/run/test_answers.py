@@ -15,7 +15,9 @@ FIRST, SECOND = "a" * 32, "b" * 32
 def waiting(*ids: str) -> Any:
     questions = tuple(Question(each, "ask", '"How?"') for each in ids)
     return SimpleNamespace(
-        request=SimpleNamespace(questions=questions), parked_item=SimpleNamespace(item="T-1")
+        asks=True,
+        request=SimpleNamespace(questions=questions),
+        parked_item=SimpleNamespace(item="T-1"),
     )
 
 

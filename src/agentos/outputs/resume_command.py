@@ -3,6 +3,7 @@
 import os.path
 import re
 import shlex
+from decimal import Decimal
 
 from agentos.core.protocol.events import RunStarted
 
@@ -60,7 +61,7 @@ def without_fresh(command: str) -> str:
 def with_double_budget(command: str) -> str:
     """The command with twice its `--budget`, if it has one."""
     options, separator, program = command.partition(PROGRAM_SEPARATOR)
-    return _BUDGET.sub(lambda found: f"{found[1]}{float(found[2]) * 2:.12g}", options) + separator + program
+    return _BUDGET.sub(lambda found: f"{found[1]}{(Decimal(found[2]) * 2).normalize():f}", options) + separator + program
 
 
 def _from_folder(started: RunStarted, command: str, here: Here) -> str:
