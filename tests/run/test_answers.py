@@ -16,7 +16,7 @@ def waiting(*ids: str) -> Any:
     questions = tuple(Question(each, "ask", '"How?"') for each in ids)
     return SimpleNamespace(
         asks=True,
-        request=SimpleNamespace(questions=questions),
+        request=SimpleNamespace(questions=questions, is_breakpoint=False),
         parked_item=SimpleNamespace(item="T-1"),
     )
 

@@ -61,7 +61,8 @@ def without_fresh(command: str) -> str:
 def with_double_budget(command: str) -> str:
     """The command with twice its `--budget`, if it has one."""
     options, separator, program = command.partition(PROGRAM_SEPARATOR)
-    return _BUDGET.sub(lambda found: f"{found[1]}{(Decimal(found[2]) * 2).normalize():f}", options) + separator + program
+    doubled = _BUDGET.sub(lambda found: f"{found[1]}{(Decimal(found[2]) * 2).normalize():f}", options)
+    return doubled + separator + program
 
 
 def _from_folder(started: RunStarted, command: str, here: Here) -> str:
