@@ -52,8 +52,8 @@ export function ago(seconds, now) {
 
 // The colour of a state; the words stay next to it, so that nobody depends on the colour.
 export function tone(state) {
-  if (["approved", "finished", "usable", "ended", "available"].includes(state)) return "good";
-  if (["failed", "killed", "quarantined"].includes(state)) return "bad";
+  if (["approved", "finished", "finished by another run", "usable", "ended", "available"].includes(state)) return "good";
+  if (["failed", "failed in another run", "killed", "quarantined"].includes(state)) return "bad";
   if (["running", "reserved"].includes(state)) return "live";
   if (["parked", "paused", "suspended", "stopping", "needs revision", "rate limited", "exhausted for the day", "interrupted"].includes(state)) return "warn";
   return "plain";
