@@ -157,7 +157,7 @@ def measure(bench: BenchProject, arguments: argparse.Namespace, clients: int) ->
     try:
         url, token = page.stdout.readline().strip().split("/login#")
         watching = subprocess.Popen(
-            [sys.executable, "-m", "bench.page", "--url", url, "--bearer", token, "--clients", str(clients)],
+            [sys.executable, "-m", "bench.page", f"--url={url}", f"--bearer={token}", f"--clients={clients}"],
             stdout=subprocess.PIPE,
             text=True,
         )
