@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.protocol.ports import ModelRequest, ModelResponse
 from agentos.core.protocol.results import Usage, Verdict
 from agentos.models import CHARS_PER_TOKEN

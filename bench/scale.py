@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agentos.core.planning.plan import Item, Plan, Selection, make_plan
+from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Plan, Selection, make_plan
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.commands import GrantLease, StartWorker, StopWorker

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from agentos.config.settings import worker_environment
 from agentos.core.errors import PreflightError
-from agentos.core.planning.plan import is_safe_id
+from agentos.core.planning.items import is_safe_id
 from agentos.core.planning.review_parser import UnreadableReview, read_review
 from agentos.core.protocol.results import Verdict
 from agentos.core.text.secrets import Redactor, Secret

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.worker_task import RoleModel, WorkerTask
 from agentos.core.protocol import commands, events, peer_notes
 from agentos.core.protocol.codec import (

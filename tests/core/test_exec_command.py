@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentos.core.planning.exec_command import exec_items, record_name, render_command, workflow_name
-from agentos.core.planning.plan import Column, is_safe_id
+from agentos.core.planning.items import Column, is_safe_id
 
 
 def rendered(*command: str, source: str = "ideas/17-dark mode.md") -> tuple[str, ...]:

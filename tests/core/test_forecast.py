@@ -8,7 +8,8 @@ from agentos.core.constants import MAX_PARALLEL
 from agentos.core.forecast.forecast import forecast
 from agentos.core.forecast.history import CallTrace, ItemTrace, RunHistory, TraceBuilder
 from agentos.core.forecast.simulation import SimulationInputs, WaitCause
-from agentos.core.planning.plan import FINISHED, Item, PlanEntry
+from agentos.core.planning.items import FINISHED, Item
+from agentos.core.planning.plan import PlanEntry
 from agentos.core.protocol import events
 from agentos.core.protocol.peer_notes import BucketLimitsLearned, CallEnded, CallStarted, CooldownStarted
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict

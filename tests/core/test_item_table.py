@@ -3,7 +3,7 @@
 import pytest
 
 from agentos.core.errors import PreflightError
-from agentos.core.planning.plan import Column
+from agentos.core.planning.items import Column
 from agentos.exec.item_table import TableRow, is_table, read_table
 
 

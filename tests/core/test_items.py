@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agentos.core.planning.plan import is_safe_id, resolve_item
+from agentos.core.planning.items import is_safe_id, resolve_item
 
 
 @pytest.mark.parametrize(

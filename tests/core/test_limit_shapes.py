@@ -17,8 +17,8 @@ SHORT_EFFICIENCY, SHORT_REFUSED = 0.90, 0.09
 LONG_EFFICIENCY, LONG_REFUSED = 0.95, 0.03
 TOLD_EFFICIENCY = 0.98
 RANDOM_SHAPES, RANDOM_BLOCK = 200, 50
-# Limits on requests and tokens in a second, and a bucket that refills within a tenth of one: each refusal asks to wait for a
-# whole second.
+# Limits on requests and tokens per second, and a token bucket that refills within a tenth of a second. Their refusals ask for
+# a wait of a whole second, which is far longer than needed.
 HARD_SHAPES = ("random-56", "random-153")
 FIRST_RANDOM = 12  # of which `make test` tries this many
 

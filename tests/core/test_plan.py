@@ -6,19 +6,8 @@ from dataclasses import replace
 import pytest
 
 from agentos.core.errors import NothingMatches
-from agentos.core.planning.plan import (
-    Candidate,
-    Gone,
-    Item,
-    ItemStatus,
-    Plan,
-    Selection,
-    SkippedFile,
-    SkipReason,
-    gone_item,
-    make_plan,
-    merge_duplicates,
-)
+from agentos.core.planning.items import Candidate, Gone, Item, ItemStatus, SkippedFile, SkipReason
+from agentos.core.planning.plan import Plan, Selection, gone_item, make_plan, merge_duplicates
 from agentos.outputs.plan_text import explain_skipped
 
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from agentos.core.planning.claims import ClaimNumber, may_write, outranks
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.planning.worker_task import FleetTask, WorkerTask
 from agentos.core.text.secrets import Secret

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import encode

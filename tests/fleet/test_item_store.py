@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from agentos.core.planning.plan import Item, ItemStatus
+from agentos.core.planning.items import Item, ItemStatus
 from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.planning.worker_task import FleetTask, WorkerTask
 from agentos.core.protocol import events

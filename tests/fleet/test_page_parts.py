@@ -11,7 +11,7 @@ import pytest
 
 from agentos.config.settings import FleetAccess
 from agentos.core.planning.gates import Gate, GateRequest, ParkedItem
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.results import failed

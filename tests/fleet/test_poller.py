@@ -11,7 +11,7 @@ from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
 from agentos.core.errors import PreflightError
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage

@@ -6,7 +6,7 @@ import signal
 import psycopg
 import pytest
 
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.text.secrets import Secret
 from agentos.storage.postgres.fleet_items import FleetDatabase

@@ -2,7 +2,7 @@
 
 import pytest
 
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.workflows.github.client import rate_limit_wait
 from agentos.workflows.github.tracker import as_page, marker_in, marker_of, since_of
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from agentos.core.errors import BrokenWorkflow, ItemError
-from agentos.core.planning.plan import Item, ItemStatus, merge_duplicates
+from agentos.core.planning.items import Item, ItemStatus
+from agentos.core.planning.plan import merge_duplicates
 from agentos.core.protocol.ports import ModelRequest, ModelResponse
 from agentos.storage.files import ProjectFolder
 from agentos.workflows import GraphItem, NodeContext, Workflow

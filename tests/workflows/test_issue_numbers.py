@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from agentos.core.planning.plan import SkipReason
+from agentos.core.planning.items import SkipReason
 from agentos.storage.files import ProjectFolder
 from agentos.workflows.file_issue import number_issues, plan_numbers
 from agentos.workflows.markdown import file_number, markdown_files, skipped_files

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentos.core.planning.plan import SkipReason
+from agentos.core.planning.items import SkipReason
 from agentos.workflows.markdown import (
     MAX_BYTES,
     Page,

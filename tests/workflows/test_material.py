@@ -13,7 +13,7 @@ from agentos.codebase.project_code import ProjectCode
 from agentos.codebase.related import MAX_DOCUMENTS, document_names, nearest_in, write_document_index
 from agentos.codebase.source_files import ProjectSource
 from agentos.core.errors import ItemError, PreflightError
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.worker_task import CodeAccess, GitHubAccess
 from agentos.core.protocol.ports import ModelRequest, ModelResponse
 from agentos.core.protocol.results import Usage

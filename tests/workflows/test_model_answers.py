@@ -11,7 +11,7 @@ import pytest
 from bench.revision_cost import NoCode
 
 from agentos.core.errors import ItemError
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.worker_task import RoleModel
 from agentos.core.protocol.ports import ModelRequest, ModelResponse
 from agentos.http.connection import Connection, HttpRequest

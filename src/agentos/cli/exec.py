@@ -19,7 +19,7 @@ from agentos.core.constants import DEFAULT_PARALLEL, DISPLAYS, MAX_PARALLEL
 
 if TYPE_CHECKING:
     from agentos.core.planning.exec_command import WorkspaceKind
-    from agentos.core.planning.plan import Column
+    from agentos.core.planning.items import Column
     from agentos.exec.agents import AgentChoice
 
 EXAMPLES = """\b

@@ -153,7 +153,7 @@ def show_fleet_log(run: str | None, item: str, follow: bool) -> int:
 def _named(database: "FleetDatabase", word: str) -> "FleetItem":
     """The project's item of this name. Raises NothingMatches."""
     from agentos.core.errors import NothingMatches
-    from agentos.core.planning.plan import is_safe_id, resolve_item
+    from agentos.core.planning.items import is_safe_id, resolve_item
 
     if not is_safe_id(word):
         raise click.UsageError(f"invalid item {word!r}: expected an id such as LLD-42")

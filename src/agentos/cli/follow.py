@@ -126,7 +126,7 @@ def _logs(item: str, run_id: str | None, follow: bool, fleet: bool) -> int:
         return show_fleet_log(run_id, item, follow)
     from agentos.cli.find_run import find_run, runs_folder
     from agentos.core.errors import NothingMatches
-    from agentos.core.planning.plan import is_safe_id
+    from agentos.core.planning.items import is_safe_id
     from agentos.core.text.values import natural_order
     from agentos.outputs.format import name_list
     from agentos.storage.runs import run_folders
@@ -147,7 +147,7 @@ def _logs(item: str, run_id: str | None, follow: bool, fleet: bool) -> int:
 
 def _log_name(run: Path, item: str, follow: bool) -> str | None:
     """The item's log file; when following a live run, also one that does not exist yet."""
-    from agentos.core.planning.plan import resolve_item
+    from agentos.core.planning.items import resolve_item
     from agentos.storage.runs import is_alive, load_run_stats
 
     names = {path.stem for path in run.glob("*.log")}

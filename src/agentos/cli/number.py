@@ -9,7 +9,7 @@ def _run(repo: Path | None, dry_run: bool) -> int:
     from agentos.config.project import project_prefix, repo_option
     from agentos.config.settings import Flags, environment, read_settings
     from agentos.core.errors import PreflightError
-    from agentos.core.planning.plan import SKIP_FIXES, SkipReason
+    from agentos.core.planning.items import SKIP_FIXES, SkipReason
     from agentos.core.text.line_assembler import one_line
     from agentos.outputs.format import count, seen_from
     from agentos.outputs.plan_text import skipped_lines

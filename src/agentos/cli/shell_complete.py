@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 from agentos.core.errors import AgentosError
 
 if TYPE_CHECKING:
-    from agentos.core.planning.plan import Candidate
+    from agentos.core.planning.items import Candidate
 
 Source = Callable[[click.Context], Iterable[CompletionItem]]
 Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
@@ -39,7 +39,7 @@ def complete_pending(ctx: click.Context, param: click.Parameter, incomplete: str
     by_number = incomplete[:1].isdigit()
 
     def pending(ctx: click.Context) -> list[CompletionItem]:
-        from agentos.core.planning.plan import ItemStatus
+        from agentos.core.planning.items import ItemStatus
 
         fresh = bool(ctx.params.get("fresh"))
         hidden = (ItemStatus.CLOSED,) if fresh else (ItemStatus.APPROVED, ItemStatus.CLOSED)
@@ -116,7 +116,7 @@ def _workflow_name(ctx: click.Context) -> str:
 
 
 def _items_of_last_run(runs: Path, workflow: str, project: Path) -> "list[Candidate]":
-    from agentos.core.planning.plan import Candidate, Item, ItemStatus
+    from agentos.core.planning.items import Candidate, Item, ItemStatus
     from agentos.storage.runs import last_run_of
 
     last = last_run_of(runs, workflow, project)

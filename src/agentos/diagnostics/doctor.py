@@ -19,7 +19,8 @@ from agentos.config.project import path_from_here, repo_option
 from agentos.config.settings import Flags, Settings, environment, home_folder, read_settings
 from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.planning.exec_command import WorkspaceKind
-from agentos.core.planning.plan import Selection, SkipReason, make_plan, merge_duplicates
+from agentos.core.planning.items import SkipReason
+from agentos.core.planning.plan import Selection, make_plan, merge_duplicates
 from agentos.core.quota.credentials import Credential
 from agentos.outputs.format import count
 from agentos.outputs.plan_text import large_lines, skipped_lines

@@ -27,17 +27,8 @@ from agentos.core.planning.exec_command import (
     render_command,
     workflow_name,
 )
-from agentos.core.planning.plan import (
-    Candidate,
-    Column,
-    Gone,
-    Item,
-    ItemStatus,
-    Plan,
-    Selection,
-    gone_item,
-    make_plan,
-)
+from agentos.core.planning.items import Candidate, Column, Gone, Item, ItemStatus
+from agentos.core.planning.plan import Plan, Selection, gone_item, make_plan
 from agentos.core.planning.worker_task import Variable
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
@@ -258,7 +249,7 @@ class ExecRunBuilder:
             self._run_id = session.run_id
             self._other_runs.own_run = self._run_id
             if self._request.selection.fresh:
-                # If the run is interrupted, the same command without --fresh goes on with the rest.
+                # If the run is interrupted, the same command without --fresh then resumes with the rest.
                 markers.clear_all(self._items.values(), self._other_runs.began)
             session.add_listener(self._open_joblog(session.folder / JOBLOG))
             session.listeners.extend(joblogs)
@@ -414,7 +405,7 @@ class ExecRunBuilder:
         return ItemLocks.inside(self._records).holder(record_name(item.source))
 
     def _is_redone(self, item: Item, holder: Holder | None) -> bool:
-        """Whether the item is to be run although it was done, which no other run has redone meanwhile."""
+        """Whether to run the item again although it is done; False once another run has redone it."""
         is_wanted = self._request.selection.fresh or item.id in self._changed
         return is_wanted and not self._other_runs.have_worked_on(item.id, holder)
 
@@ -477,7 +468,7 @@ def _check_program(request: ExecRequest) -> None:
 
 
 def _check_unquoted(project: Path, program: str, columns: Collection[str]) -> None:
-    """Raise UsageError if the whole command line is one quoted word, `"./check.sh {item}"`."""
+    """Raise UsageError if the command was quoted as a single word, as in `"./check.sh {item}"`."""
     first, *others = program.split()
     if not others or has_placeholder(first, columns) or shutil.which(str(project / program)):
         return

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
-from agentos.core.planning.plan import Column
+from agentos.core.planning.items import Column
 from agentos.outputs.format import count
 
 FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")

@@ -16,7 +16,7 @@ from pathlib import Path
 from agentos.config.settings import environment
 from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import ExecTask, record_name
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.protocol.codec import unpack
 from agentos.core.protocol.commands import StopWorker
 from agentos.core.protocol.events import ProgramEnded, WorkerReported, WorkspaceSaved

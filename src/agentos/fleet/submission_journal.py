@@ -16,7 +16,7 @@ from typing import TypeVar
 from temporalio.client import WorkflowExecutionStatus
 
 from agentos.core.errors import ServiceAway
-from agentos.core.planning.plan import is_safe_id
+from agentos.core.planning.items import is_safe_id
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import CodecError, EventEncoder, loads
 from agentos.core.protocol.results import Ending, Outcome, Usage, failed

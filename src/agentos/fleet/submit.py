@@ -16,7 +16,8 @@ from temporalio.service import RPCError
 from agentos.config.settings import Settings, worker_environment
 from agentos.core.errors import PreflightError, UsageError
 from agentos.core.planning.gates import GATES
-from agentos.core.planning.plan import Item, Plan, PlanEntry, make_plan
+from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Plan, PlanEntry, make_plan
 from agentos.core.planning.submission import CodeShipment, ItemTask, RoleSettings, SharedTask, thread_id
 from agentos.core.planning.worker_task import CallTimeout
 from agentos.fleet.decisions import signal_decided

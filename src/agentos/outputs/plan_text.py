@@ -3,16 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from agentos.core.errors import NothingMatches
-from agentos.core.planning.plan import (
-    SKIP_FIXES,
-    Candidate,
-    Gone,
-    Plan,
-    PlanEntry,
-    Selection,
-    SkippedFile,
-    SkipReason,
-)
+from agentos.core.planning.items import SKIP_FIXES, Candidate, Gone, SkippedFile, SkipReason
+from agentos.core.planning.plan import Plan, PlanEntry, Selection
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.format import count, prefixed
 

@@ -154,7 +154,7 @@ def continue_command(stats: RunStats, here: Here) -> str:
 
 
 def continue_commands(stats: RunStats, here: Here) -> list[str]:
-    """The command that continues the run, and another that starts over what `--fresh` did not come to."""
+    """The command that continues the run, and another that redoes what `--fresh` did not reach."""
     if stats.started is None:
         return []
     left = _not_redone(stats)
@@ -167,12 +167,12 @@ def continue_commands(stats: RunStats, here: Here) -> list[str]:
 
 
 def _is_budget_too_low(stats: RunStats) -> bool:
-    """Whether the budget did not suffice for one call, so that the same command would stop again."""
+    """Whether the budget was too small for even one call, so that the same command would stop again."""
     return stats.stopped is not None and stats.stopped.reason == "budget" and not stats.cost
 
 
 def not_redone(stats: RunStats) -> list[str]:
-    """Names the items that `--fresh` did not come to."""
+    """Names the items that `--fresh` did not reach."""
     left = _not_redone(stats)
     if not left:
         return []
@@ -182,7 +182,7 @@ def not_redone(stats: RunStats) -> list[str]:
 
 
 def _not_redone(stats: RunStats) -> list[ItemStats]:
-    """The items that `--fresh` did not come to, which the command without it finds finished, as they were.
+    """The items that `--fresh` did not reach. Without the flag, the same command would take them for finished.
 
     Once its first node has started, an item is resumed, because its checkpoint records the redo.
     """

@@ -20,7 +20,7 @@ from agentos.core.planning.gates import (
     ReviewDecision,
     ReviewState,
 )
-from agentos.core.planning.plan import Item, ItemRange, matches, parse_range
+from agentos.core.planning.items import Item, ItemRange, matches, parse_range
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.line_assembler import clean, one_line
@@ -99,7 +99,7 @@ def pending_reviews(context: ReviewContext) -> list[PendingReview]:
 
 
 def with_changes(context: ReviewContext, reviews: Sequence[PendingReview]) -> list[PendingReview]:
-    """The same items, each with what has happened to its file, if that is a file of this project."""
+    """Add to each item how its file has changed since it was parked; items from GitHub have no file to check."""
     if context.fleet:
         return list(reviews)
     changes: dict[str, SourceChange | None] = {}
@@ -107,7 +107,7 @@ def with_changes(context: ReviewContext, reviews: Sequence[PendingReview]) -> li
         with contextlib.suppress(AgentosError):
             workflow = find_workflow(name, context.project)
             sources = {each.item.id: each.item for each in workflow.candidates(context.project)}
-            on_github = workflow.name == "lld" and read_settings(Flags(repo=context.project)).github
+            on_github = workflow.reads_issues and read_settings(Flags(repo=context.project)).github
             for review in reviews:
                 if review.parked_item.workflow == name and not on_github:
                     changes[review.key] = _change(context, review, sources.get(review.parked_item.item))

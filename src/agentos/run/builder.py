@@ -14,7 +14,8 @@ from agentos.config.project import project_prefix, repo_option
 from agentos.config.settings import disable_tracing, environment, worker_environment
 from agentos.core.errors import UsageError
 from agentos.core.planning.gates import GATES
-from agentos.core.planning.plan import Item, Plan, make_plan
+from agentos.core.planning.items import Item
+from agentos.core.planning.plan import Plan, make_plan
 from agentos.core.planning.worker_task import CallTimeout, RoleModel, WorkerTask
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
@@ -239,7 +240,7 @@ class RunBuilder:
         return finished_outside(verdict)
 
     def _is_redone(self, item: Item, holder: Holder | None) -> bool:
-        """Whether the item is to be done although it has a verdict, which no other run has redone meanwhile."""
+        """Whether to run the item again although it has a verdict; False once another run has redone it."""
         return item.id in self._redone and not self._other_runs.have_worked_on(item.id, holder)
 
     def _build_pool(self) -> Pool:

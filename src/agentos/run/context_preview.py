@@ -11,7 +11,7 @@ from agentos.codebase.project_code import ProjectCode
 from agentos.config.file import ROLES, price_list
 from agentos.config.settings import Settings, environment, worker_environment
 from agentos.core.errors import AgentosError, NothingMatches, PreflightError
-from agentos.core.planning.plan import Item, matches
+from agentos.core.planning.items import Item, matches
 from agentos.core.protocol.results import Usage
 from agentos.run.code_setup import CodeSetup
 from agentos.run.github_setup import connect_github

@@ -5,14 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
-from agentos.core.planning.plan import (
-    FINISHED,
-    Candidate,
-    Gone,
-    ItemStatus,
-    gone_item,
-    merge_duplicates,
-)
+from agentos.core.planning.items import FINISHED, Candidate, Gone, ItemStatus
+from agentos.core.planning.plan import gone_item, merge_duplicates
 from agentos.regular_files import check_folder
 from agentos.storage.home import Home
 from agentos.storage.item_store import ProjectItems
@@ -65,7 +59,7 @@ def gone_items(
         state = review_state(notes)
         if state and state.parked_item.workflow == workflow.name and notes.get("node") != FINISHED:
             found[state.parked_item.item] = Gone.PARKED
-    # The file of an item that is being worked on may just have been moved, as a filed brief is.
+    # An item in progress may have no file at this moment: a brief, for example, is moved once it is filed.
     others = {candidate.item.id for candidate in known} | (items.held().keys() if found else set())
     return [gone_item(item, workflow.name, why) for item, why in sorted(found.items()) if item not in others]
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from agentos.codebase.related import write_document_index
 from agentos.config.settings import Settings, environment
 from agentos.core.errors import AgentosError, PreflightError
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.worker_task import FiledIssue, GitHubAccess
 from agentos.core.text.secrets import Secret
 from agentos.outputs.console import COORDINATOR
@@ -126,7 +126,7 @@ class FilingCheck:
 
 
 def refuse_untrusted(settings: Settings, workflow: Plugin) -> None:
-    """Raise if the workflow would do something else than with GitHub, which the project's file may not choose yet."""
+    """Raise if the project's file names a repository but is not trusted to: without it, the workflow would use other issues."""
     if "github" not in settings.held_back:
         return
     has_folder = any((settings.project / folder).is_dir() for folder in workflow.folders)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
-from agentos.core.planning.plan import ItemStatus
+from agentos.core.planning.items import ItemStatus
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Outcome, Verdict

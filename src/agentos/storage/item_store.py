@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agentos.core.planning.gates import ReviewState
-from agentos.core.planning.plan import ItemStatus
+from agentos.core.planning.items import ItemStatus
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Outcome, Verdict
 

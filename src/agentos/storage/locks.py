@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.core.errors import PreflightError
-from agentos.core.planning.plan import is_safe_id
+from agentos.core.planning.items import is_safe_id
 from agentos.core.protocol.results import Ending, Outcome, Verdict
 from agentos.platform_support import platform
 from agentos.regular_files import UnsafeFile, check_folder, open_regular, read_regular

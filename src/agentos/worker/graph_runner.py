@@ -20,7 +20,7 @@ from agentos.core.planning.gates import (
     ReviewAction,
     ReviewDecision,
 )
-from agentos.core.planning.plan import FINISHED
+from agentos.core.planning.items import FINISHED
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.codec import pack, unpack
 from agentos.core.protocol.events import NodeFinished, NodeStarted

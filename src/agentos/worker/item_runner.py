@@ -20,7 +20,7 @@ from agentos.core.errors import (
     PreflightError,
     TrackerError,
 )
-from agentos.core.planning.plan import ItemStatus
+from agentos.core.planning.items import ItemStatus
 from agentos.core.planning.worker_task import WorkerTask
 from agentos.core.protocol.events import DiskFreed, DiskFull
 from agentos.core.protocol.ports import Channel, Documents

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from pathlib import Path
 
-from agentos.core.planning.plan import Item, ItemStatus
+from agentos.core.planning.items import Item, ItemStatus
 from agentos.core.planning.worker_task import RoleModel, WorkerTask
 from agentos.core.protocol.codec import dumps, loads, pack, unpack
 from agentos.core.protocol.commands import Command, GrantLease

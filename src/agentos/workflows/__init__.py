@@ -2,7 +2,7 @@
 
 from agentos.core.errors import InvalidSpec, ItemError
 from agentos.core.planning.gates import Gate, GateRequest, ReviewAction, ReviewDecision
-from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile, SkipReason
+from agentos.core.planning.items import Candidate, Item, ItemStatus, SkippedFile, SkipReason
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.base import Conclusion, GraphOptions, Workflow

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from agentos.core.errors import BrokenWorkflow
 from agentos.core.planning.gates import Gate
-from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
+from agentos.core.planning.items import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
 from agentos.workflows.markdown import Page
@@ -69,7 +69,7 @@ class WorkflowMembers(Protocol):
     """Whether its nodes use `NodeContext.code`: if so, the project's code is indexed before the first worker starts."""
 
     reads_issues: bool = False
-    """Whether its items are issues: if the project keeps those on GitHub, `with_issues` gets them before each run."""
+    """Whether its items are issues. If the project's issues are on GitHub, they are fetched before each run and passed to `with_issues`."""
 
     files_issues: bool = False
     """Whether its nodes file issues with `NodeContext.tracker`: if the project keeps those on GitHub, workers get the token."""

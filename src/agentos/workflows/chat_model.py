@@ -87,7 +87,7 @@ class LeasedChatModel(BaseChatModel):
     def get_num_tokens_from_messages(
         self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
     ) -> int:
-        """An estimate, also for `trim_messages`."""
+        """Estimate the tokens of the messages; `trim_messages` calls this, too."""
         specs = [json.dumps(convert_to_openai_tool(tool)) for tool in tools or ()]
         return count_tokens_approximately(messages) + sum(map(estimated_tokens, specs))
 

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from agentos.core.planning.plan import SkippedFile, SkipReason
+from agentos.core.planning.items import SkippedFile, SkipReason
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.line_assembler import one_line
 from agentos.regular_files import UnsafeFile, read_start

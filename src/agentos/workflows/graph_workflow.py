@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from agentos.core.errors import BrokenWorkflow, ItemError
-from agentos.core.planning.plan import Candidate, Item, ItemStatus
+from agentos.core.planning.items import Candidate, Item, ItemStatus
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.values import without_accents
 from agentos.regular_files import UnsafeFile, read_regular

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agentos.core.errors import ItemError
 from agentos.core.planning.gates import Gate
-from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
+from agentos.core.planning.items import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Verdict
 from agentos.regular_files import check_folder, list_folder, read_regular

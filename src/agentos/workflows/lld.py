@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from agentos.codebase.rendering import estimated_tokens
 from agentos.core.planning.gates import Gate
-from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile
+from agentos.core.planning.items import Candidate, Item, ItemStatus, SkippedFile
 from agentos.core.protocol.results import Verdict
 from agentos.regular_files import UnsafeFile, list_folder
 from agentos.workflows.base import Conclusion

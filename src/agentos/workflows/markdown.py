@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from agentos.codebase.rendering import estimated_tokens
-from agentos.core.planning.plan import Item, SkippedFile, SkipReason
+from agentos.core.planning.items import Item, SkippedFile, SkipReason
 from agentos.core.text.line_assembler import one_line
 from agentos.regular_files import FileTooLarge, UnsafeFile, list_folder, read_regular
 

@@ -18,7 +18,7 @@ from agentos.codebase.project_code import ProjectCode
 from agentos.codebase.related import RelatedDocument
 from agentos.core.errors import ItemError, PreflightError
 from agentos.core.planning.gates import Gate, GateRequest, ReviewDecision
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.protocol.codec import pack, unpack
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.regular_files import list_folder, read_regular

@@ -9,7 +9,7 @@ from typing import Any
 
 from agentos.core.errors import AgentosError, BrokenWorkflow
 from agentos.core.planning.gates import Gate
-from agentos.core.planning.plan import Candidate, Item, ItemStatus, SkippedFile, is_safe_id
+from agentos.core.planning.items import Candidate, Item, ItemStatus, SkippedFile, is_safe_id
 from agentos.core.protocol.ports import Documents
 from agentos.core.text.values import error_location
 from agentos.workflows.base import REQUIRED, Conclusion, GraphOptions, Workflow

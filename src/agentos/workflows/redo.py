@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from agentos.core.planning.plan import FINISHED, Item
+from agentos.core.planning.items import FINISHED, Item
 from agentos.regular_files import UnsafeFile, read_regular
 from agentos.workflows.base import WorkflowMembers
 

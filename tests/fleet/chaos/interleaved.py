@@ -6,7 +6,7 @@ import sys
 
 import psycopg
 
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.submission import ItemTask, SharedTask
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import encode

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from agentos.core.planning.claims import ClaimNumber, ClaimResult, HeldClaim, decide_claim, outranks
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.submission import ItemTask, SharedTask, thread_id
 from agentos.core.planning.worker_task import FleetTask
 from agentos.core.protocol import events

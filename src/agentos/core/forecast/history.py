@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from agentos.core.planning.plan import FINISHED
+from agentos.core.planning.items import FINISHED
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agentos.core.planning.plan import Column, Item, is_safe_id
+from agentos.core.planning.items import Column, Item, is_safe_id
 from agentos.core.planning.worker_task import Variable
 from agentos.core.text.values import without_accents
 

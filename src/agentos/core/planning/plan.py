@@ -1,169 +1,26 @@
-"""Items and planning: which items a run works on, in what order, and why."""
+"""Planning: which items a run works on, in what order, and why."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from agentos.core.errors import NothingMatches
-
-_ID = re.compile(r"(?![.-])[A-Za-z0-9._-]{1,64}")
-# Other ways in which people write an id: LLD42, LLD-042, #42.
-_TYPED_ID = re.compile(r"(?:#|(?P<prefix>[A-Za-z]+)-?)(?P<number>[0-9]+)")
-_PREFIX = r"[A-Za-z][A-Za-z0-9_]*"
-_RANGE = re.compile(
-    rf"(?:(?P<prefix>{_PREFIX})-)?(?P<first>[0-9]{{1,18}})(?:\.\.|-)(?:{_PREFIX}-)?(?P<last>[0-9]{{1,18}})"
+from agentos.core.planning.items import (
+    FINISHED,
+    SKIP_FIXES,
+    Candidate,
+    Gone,
+    Item,
+    ItemRange,
+    ItemStatus,
+    SkippedFile,
+    SkipReason,
+    parse_range,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A value of an item that comes from a table."""
-
-    name: str
-    value: str
-
-
-@dataclass(frozen=True, slots=True)
-class Item:
-    """One unit of work. `source` is a path relative to the project, `digest` a hash of its text.
-
-    `columns` are the values of its row, if the items come from a table. `source_tokens` estimates how many tokens its
-    text adds to every prompt; 0 if that is unknown.
-    """
-
-    id: str
-    workflow: str
-    number: int
-    title: str
-    source: str
-    digest: str = ""
-    labels: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-    columns: tuple[Column, ...] = ()
-    source_tokens: int = 0
-
-
-def matches(item: str, word: str) -> bool:
-    """Whether the word names the item, ignoring case: by its id, its number, or its id without the prefix."""
-    name = item.casefold()
-    return bool(word) and word.casefold() in (name, name.rpartition("-")[2], name.partition("-")[2])
-
-
-@dataclass(frozen=True, slots=True)
-class ItemRange:
-    """Consecutive numbers, as in `40-45` or `LLD-40..45`; without a prefix, of items of any prefix."""
-
-    prefix: str
-    first: int
-    last: int
-
-    def includes(self, item: str, number: int) -> bool:
-        same_prefix = not self.prefix or self.prefix.casefold() == item.rpartition("-")[0].casefold()
-        return same_prefix and self.first <= number <= self.last
-
-
-def parse_range(word: str) -> ItemRange | None:
-    """The range that the word is; None if it is none. The first number may be the higher one."""
-    found = _RANGE.fullmatch(word)
-    return ItemRange(found["prefix"] or "", int(found["first"]), int(found["last"])) if found else None
-
-
-def resolve_item(word: str, items: Iterable[str]) -> str | None:
-    """The item that the word names; None if there is none, or more than one."""
-    known = list(items)
-    found = [word] if word in known else [item for item in known if matches(item, word)]
-    return found[0] if len(found) == 1 else None
-
-
-def is_safe_id(text: str) -> bool:
-    """Whether the text is a valid item id, which is also safe as part of a file name."""
-    return _ID.fullmatch(text) is not None
-
-
+# Other ways in which people write an id: LLD42, LLD-042, #42.
+_TYPED_ID = re.compile(r"(?:#|(?P<prefix>[A-Za-z]+)-?)(?P<number>[0-9]+)")
 LONGEST_WORD = 64
-FINISHED = "finished"
-"""The node of a checkpoint whose item is done."""
-
-
-class ItemStatus(StrEnum):
-    """The status of an item, derived from the files on disk."""
-
-    PENDING = "pending"
-    APPROVED = "approved"
-    UNCHANGED = "needs revision"
-    CHANGED = "changed since it needed revision"
-    OUTDATED = "changed since it was done"
-    CLOSED = "closed"
-
-
-class SkipReason(StrEnum):
-    """Why a file in a folder of items is not an item."""
-
-    NO_NUMBER = "no number"
-    UNREADABLE = "no readable number"
-    SUFFIX = "not named .md"
-    SUBFOLDER = "in a subfolder"
-    FOLDER = "a folder, not a file"
-
-
-SKIP_FIXES = {
-    SkipReason.NO_NUMBER: "give {them} a number: agentos number",
-    SkipReason.UNREADABLE: "correct {them}: agentos doctor",
-    SkipReason.SUFFIX: "rename {them} to end in .md",
-    SkipReason.SUBFOLDER: "to use {them}, move {them} out of there",
-    SkipReason.FOLDER: "rename {them} not to end in .md",
-}
-
-
-class Gone(StrEnum):
-    """Why something that is no longer an item is named in a plan."""
-
-    PARKED = "parked"
-    FAILED = "failed in the last run"
-
-
-@dataclass(frozen=True, slots=True)
-class SkippedFile:
-    """A file that looks like an item but is not one.
-
-    `source` is its path in the project, `problems` what is wrong with it, `number` the one that its name suggests.
-    """
-
-    source: str
-    reason: SkipReason
-    problems: tuple[str, ...] = ()
-    number: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An item with everything that decides whether it runs.
-
-    node: where its checkpoint resumes.
-    waits: whether it is parked for a person; `decided` is that person's decision, `edited` whether they changed the draft.
-    twins: other files that claim its number.
-    problems: why it will fail.
-    is_closed: it runs only if it is named; `status` is then that of its document.
-    is_outdated: its text has changed since its checkpoint, so that it starts over.
-    changed_since_approval: its approved document is of an earlier text.
-    gone: there is no such item any more.
-    """
-
-    item: Item
-    status: ItemStatus
-    node: str | None = None
-    waits: bool = False
-    decided: str = ""
-    edited: bool = False
-    failed_before: bool = False
-    held_by: str | None = None
-    twins: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-    is_closed: bool = False
-    is_outdated: bool = False
-    changed_since_approval: bool = False
-    gone: Gone | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +41,7 @@ class PlanEntry:
     """An item to run.
 
     `redo`: it has a verdict and runs again; `node`: where it resumes; `problems`: why it will fail; `dropped`: a person's
-    decision on a text that has changed since; `discarded`: what a person did or was to do, which `--fresh` drops.
+    decision on a text that has changed since; `discarded`: the draft or decision that `--fresh` drops.
     """
 
     item: Item
@@ -247,7 +104,7 @@ def make_plan(
         held=tuple(c for c in ready if c.held_by is not None),
         done=tuple(done),
         parked=tuple(parked),
-        # Skipped files have never run, so --failed cannot mean them, and of names only a range.
+        # Skipped files have never run, so --failed does not select them. Of the named words, only ranges do.
         skipped=() if selection.failed else ranges.skipped if selection.words else skipped,
         gone=gone,
         closed=tuple(closed),
@@ -266,7 +123,7 @@ def _changed(candidates: Iterable[Candidate], selection: Selection) -> Iterator[
 
 
 def _limited(free: list[Candidate], limit: int | None) -> list[Candidate]:
-    """At most this many, in order. Items that will fail only take the places that are left."""
+    """At most `limit` items, in order. Items that will fail are included only if there is room left."""
     if limit is None:
         return free
     kept = sorted(free, key=lambda candidate: bool(candidate.item.problems or candidate.problems))[:limit]

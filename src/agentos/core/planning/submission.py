@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agentos.core.planning.gates import Gate
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.core.planning.worker_task import CallTimeout, FiledIssue
 
 

@@ -98,7 +98,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class TakenItem:
-    """A queued item that another run holds or has ended, as found right before its worker would start."""
+    """A queued item that turns out, right before its worker would start, to be held or already ended by another run."""
 
     item: str
     outcome: Outcome

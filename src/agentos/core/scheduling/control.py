@@ -1,6 +1,6 @@
 """Requests from other terminals (pause, resume, retry, number of workers), and the shutdown of a run."""
 
-from agentos.core.planning.plan import resolve_item
+from agentos.core.planning.items import resolve_item
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import KillWorker, StepResult, StopWorker
 from agentos.core.protocol.events import RequestDeclined, ShutdownStarted

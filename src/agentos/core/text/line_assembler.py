@@ -20,7 +20,7 @@ _OPEN_ESCAPE = re.compile(
     r"(\x1b\])[^\x07\x1b]*(\x1b?)\Z|(\x1b[PX^_])[^\x1b]*(\x1b?)\Z|(\x1b\[|\x9b)[ -?]*\Z|(\x1b)[ -/]*\Z"
 )
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029]")
-# They reorder what follows them: a terminal would show another text than the one that is there.
+# They reorder the text that follows, so a terminal would show something other than what is there.
 _BIDI = re.compile(r"[\u202a-\u202e\u2066-\u2069]")
 
 

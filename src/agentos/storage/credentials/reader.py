@@ -56,7 +56,7 @@ class CredentialSource:
         return self._from_file()
 
     def default_name(self, provider: str, key: str) -> str:
-        """The name that a key without one has; of a key that is not stored yet, the one that it would have."""
+        """The name given to a key that has none, or that it would be given when it is stored."""
         known = self.read()
         same = [credential for credential in known if credential.secret == Secret(key)]
         return (same or _with_names([*known, Credential("", provider, Secret(key))]))[-1].name

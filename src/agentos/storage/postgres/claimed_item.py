@@ -13,7 +13,7 @@ from psycopg import AsyncConnection, OperationalError
 from psycopg.rows import DictRow
 
 from agentos.core.planning.claims import ClaimResult, HeldClaim, decide_claim
-from agentos.core.planning.plan import ItemStatus
+from agentos.core.planning.items import ItemStatus
 from agentos.core.planning.worker_task import FleetTask, WorkerTask
 from agentos.core.protocol.ports import Documents
 from agentos.core.protocol.results import Ending, Outcome, Verdict

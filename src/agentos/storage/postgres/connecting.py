@@ -83,7 +83,7 @@ def connect(conninfo: Secret, name: str = "agentos") -> Connection[DictRow]:
         return Connection.connect(**parameters, autocommit=True, row_factory=dict_row)
     except psycopg.OperationalError as error:
         raise PreflightError(
-            f"Postgres cannot be used ({_reason(error)}): check that it runs and accepts you, and set "
+            f"Postgres cannot be used ({_reason(error)}): check that it is running and accepts your user, and set "
             "AGENTOS_POSTGRES=postgresql://user@host:port/database or PGHOST, PGUSER, PGDATABASE, PGPASSWORD"
         ) from error
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from agentos.codebase.related import RelatedDocument, nearest, nearest_in
 from agentos.core.errors import TrackerError
-from agentos.core.planning.plan import Item
+from agentos.core.planning.items import Item
 from agentos.workflows.file_issue import Filing, labels_of, title_of, without_front_matter
 from agentos.workflows.github.client import WRITE_ACCESS, GitHub, GitHubResponse, Json, ResponseLost
 from agentos.workflows.markdown import Page, page_of
