@@ -67,7 +67,8 @@ def _run(ctx: click.Context, /, **options: Any) -> int:
     from agentos.config.settings import Flags, read_settings
     from agentos.core.errors import NothingMatches
     from agentos.core.planning.plan import Selection
-    from agentos.exec.builder import ExecRequest, run_exec
+    from agentos.exec.builder import run_exec
+    from agentos.exec.exec_plan import ExecRequest
 
     words: tuple[str, ...] = ctx.meta["agentos.program"]
     agent = _agent(options, words)
@@ -205,7 +206,7 @@ def _retry_codes(text: str) -> tuple[tuple[int, ...], bool]:
 def _dry_run(request: Any) -> int:
     from agentos.core.planning.exec_command import render_command
     from agentos.core.text.line_assembler import clean_lines
-    from agentos.exec.builder import explain_done, explain_gone, explain_none, plan_exec
+    from agentos.exec.exec_plan import explain_done, explain_gone, explain_none, plan_exec
     from agentos.outputs.format import count
 
     def say(text: str) -> None:

@@ -6,35 +6,28 @@ import os
 import random
 import re
 import shlex
-import shutil
 import time
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from agentos.config.secret_variables import is_secret_name, is_secret_value, withheld_variables
-from agentos.config.settings import Settings, environment, program_environment, user_home
-from agentos.core.errors import PreflightError, UsageError
+from agentos.config.settings import environment, program_environment, user_home
+from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import (
     ExecTask,
     SandboxSpec,
-    WorkspaceKind,
     WorkspaceSpec,
-    exec_items,
-    has_placeholder,
-    record_name,
     render_command,
-    workflow_name,
 )
-from agentos.core.planning.items import Candidate, Column, Gone, Item, ItemStatus
-from agentos.core.planning.plan import Plan, Selection, gone_item, make_plan
+from agentos.core.planning.items import Item, ItemStatus
+from agentos.core.planning.plan import Plan
 from agentos.core.planning.worker_task import Variable
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import StartWorker
 from agentos.core.protocol.events import KeysFewerThanWorkers
 from agentos.core.protocol.ports import Engine
-from agentos.core.protocol.results import Ending, Outcome, TakenItem
 from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
@@ -42,12 +35,14 @@ from agentos.core.text.secrets import Redactor, Secret
 from agentos.engines.gateway_events import GatewayAwareEngine
 from agentos.engines.process import ProcessEngine
 from agentos.engines.template_client import WorkerSpec
-from agentos.exec.agents import AgentChoice, prepare_agent
+from agentos.exec.agents import prepare_agent
+from agentos.exec.done_markers import DoneMarkers
+from agentos.exec.exec_plan import ExecRequest, explain_done, explain_gone, explain_none, plan_exec
 from agentos.exec.sandbox import check_sandbox
-from agentos.exec.worker import DoneMarkers
+from agentos.exec.taken_items import TakenItems
 from agentos.exec.workspaces import contains, uncommitted_files, workspace_spec
 from agentos.gateway.child import GatewayChild, start_gateway
-from agentos.outputs.format import count, event_text, name_list
+from agentos.outputs.format import count, event_text
 from agentos.outputs.logfiles import JobLog
 from agentos.platform_support import host_clock
 from agentos.run.api import RunOrigin, run_with_signals
@@ -57,13 +52,11 @@ from agentos.run.signals import Signals
 from agentos.storage.credentials.reader import CredentialSource, no_key
 from agentos.storage.files import private_file
 from agentos.storage.home import Home
-from agentos.storage.locks import Holder, ItemLocks, finished_outcome, held_outcome
 from agentos.storage.other_runs import OtherRuns
 from agentos.storage.peer_log import FilePeerLog, NoPeers
 from agentos.storage.peer_log_views import other_version_warning
 from agentos.storage.runs import (
     RetentionPolicy,
-    failed_before,
     finalize_killed_runs,
     prune,
 )
@@ -76,98 +69,6 @@ SANDBOXED = (
 JOBLOG = "joblog.tsv"
 ITEMS = "items"
 """The items that were read from standard input, separated by NULs."""
-
-
-@dataclass(frozen=True, slots=True)
-class ExecRequest:
-    """What the user asked `agentos exec` for.
-
-    sources: the items, as files or plain words.
-    program: the words after `--`, with their placeholders.
-    retry_codes, retry_any: exit codes after which an item is tried again.
-    variables: additional environment variables of the program.
-    piped: the items that came from standard input, which the command alone cannot repeat.
-    repo: the folder the user named; None: where they stand, with the settings of the project around it.
-    isolation: what each item gets to work in; None: the project itself.
-    agent: the agent that `program` starts, if the user named one of those that we know.
-    columns: the rows of the items that come from a table.
-    rerun_changed: whether items are done again if their content changed since.
-    keep_order: whether output is shown in the order of the items.
-    sandbox: whether programs are kept from everything but their folder and the gateway.
-    """
-
-    sources: tuple[str, ...]
-    program: tuple[str, ...]
-    selection: Selection
-    settings: Settings
-    command: str
-    retry_codes: tuple[int, ...] = ()
-    retry_any: bool = False
-    variables: Mapping[str, str] | None = None
-    joblog: Path | None = None
-    json: bool = False
-    display: str = "auto"
-    gateway: bool = True
-    piped: tuple[str, ...] = ()
-    repo: Path | None = None
-    isolation: WorkspaceKind | None = None
-    offline: bool = False
-    max_wait: float | None = None  # seconds
-    agent: AgentChoice | None = None
-    columns: Mapping[str, tuple[Column, ...]] | None = None
-    rerun_changed: bool = False
-    keep_order: bool = False
-    sandbox: bool = False
-
-    @property
-    def name(self) -> str:
-        """Derived from what the user typed, because the flags that we add for an agent may change between versions."""
-        return workflow_name((self.agent.name, *self.agent.words) if self.agent else self.program)
-
-
-def plan_exec(request: ExecRequest) -> Plan:
-    """Plan the run without writing anything."""
-    _check_program(request)
-    home, project = Home(request.settings.home), request.settings.project
-    records = home.program(project, request.name)
-    markers, held = DoneMarkers(records), ItemLocks.inside(records).held()
-    done = markers.names()
-    failed = failed_before(home.runs, request.name, project, required=request.selection.failed)
-    candidates = []
-    for item in exec_items(request.sources, request.name, request.columns):
-        name = record_name(item.source)
-        is_done = name in done and not request.selection.fresh
-        is_changed = is_done and request.rerun_changed and markers.is_outdated(item, project)
-        status = ItemStatus.APPROVED if is_done else ItemStatus.PENDING
-        candidates.append(
-            Candidate(
-                item,
-                ItemStatus.OUTDATED if is_changed else status,
-                failed_before=item.id in failed,
-                held_by="another run" if name in held else None,
-            )
-        )
-    known = {candidate.item.id for candidate in candidates}
-    gone = sorted(failed - known) if request.selection.failed else ()
-    candidates += [gone_item(item, request.name, Gone.FAILED) for item in gone]
-    plan = make_plan(candidates, request.selection)
-    if request.selection.failed:
-        return plan
-    return replace(plan, done=tuple(each for each in candidates if each.status is ItemStatus.APPROVED))
-
-
-def explain_gone(plan: Plan, echo: Callable[[str], None]) -> None:
-    """Name the items that `--failed` does not find again, such as files that a pattern matched before."""
-    if plan.gone:
-        names = name_list([candidate.item.id for candidate in plan.gone])
-        echo(f"[COORDINATOR] Failed in the last run, but not among these items: {names}")
-
-
-def explain_done(plan: Plan, echo: Callable[[str], None]) -> None:
-    """Count the items that need not run again."""
-    if plan.done:
-        already, them = ("items are", "them") if len(plan.done) > 1 else ("item is", "it")
-        echo(f"[COORDINATOR] {len(plan.done)} {already} already done; redo {them} with --fresh")
 
 
 def run_exec(request: ExecRequest, echo: Callable[[str], None]) -> int:
@@ -184,22 +85,6 @@ def run_exec(request: ExecRequest, echo: Callable[[str], None]) -> int:
     return run_with_signals(origin, ExecRunBuilder(request, origin).run)
 
 
-def explain_none(plan: Plan, selection: Selection, echo: Callable[[str], None]) -> int:
-    """Say why nothing runs and what to type instead; returns the exit code."""
-    explain_gone(plan, echo)
-    for candidate in plan.held:
-        echo(f"[COORDINATOR] {candidate.item.id} is being worked on by {candidate.held_by}")
-    if plan.held:
-        echo("[COORDINATOR] List runs: agentos runs")
-    elif selection.failed and not plan.gone:
-        echo(
-            "[COORDINATOR] No selected item failed in the last run. To run every pending item, leave out --failed"
-        )
-    elif not plan.gone:
-        echo("[COORDINATOR] Nothing is pending: every item is done. Redo them with --fresh")
-    return 0
-
-
 class ExecRunBuilder:
     """Builds the parts of one run in the order in which they are needed, and runs it."""
 
@@ -211,12 +96,12 @@ class ExecRunBuilder:
         self._records = self._home.program(self._settings.project, request.name)
         self._redact = Redactor()
         self._items: dict[str, Item] = {}
-        self._changed: set[str] = set()
         self._run_id = ""
         self._other_runs = OtherRuns(self._home.runs, began=time.time())
         self._gateway: GatewayChild | None = None
         self._agent_variables: dict[str, str] = {}
         self._workspace: WorkspaceSpec | None = None
+        self._taken_items: TakenItems
 
     def run(self, signals: Signals) -> int:
         """Run to the end and return the exit code; before the first program starts, a signal ends it cleanly."""
@@ -233,7 +118,7 @@ class ExecRunBuilder:
             self._home.open()
             self._workspace = self._prepare_workspaces()
             self._items = {entry.item.id: entry.item for entry in plan.entries}
-            self._changed = {entry.item.id for entry in plan.entries if ItemStatus.OUTDATED in entry.reason}
+            self._taken_items = TakenItems(self._records, self._items, self._redone(plan), self._other_runs)
             # Opened before the run folder is created, so that a path that cannot be written leaves no run folder
             # behind.
             joblogs = []
@@ -258,8 +143,13 @@ class ExecRunBuilder:
             started = session.run_started(self._request.name, self._settings, plan)
             if self._request.piped:
                 started = replace(started, command=self._keep_items(session.folder))
-            inputs = session.external_inputs(engine, taken=self._taken_items)
-            return loop.run(started, replace(inputs, ended_elsewhere=self._ended_elsewhere))
+            inputs = session.external_inputs(engine, taken=self._taken_items.held_or_ended)
+            return loop.run(started, replace(inputs, ended_elsewhere=self._taken_items.ended))
+
+    def _redone(self, plan: Plan) -> set[str]:
+        """The ids of the items to run again although they are done."""
+        is_fresh = self._request.selection.fresh
+        return {entry.item.id for entry in plan.entries if is_fresh or ItemStatus.OUTDATED in entry.reason}
 
     def _say_what_is_withheld(self) -> None:
         names = [
@@ -293,8 +183,11 @@ class ExecRunBuilder:
         secrets = tuple(credential.secret for credential in credentials)
         self._redact.add(secrets)
         variables = self._request.variables or {}
-        passed = (Secret(value) for name, value in variables.items() if _is_secret(name, value))
-        self._redact.add(passed)
+        self._redact.add(
+            Secret(value)
+            for name, value in variables.items()
+            if is_secret_name(name) or is_secret_value(value)
+        )
         spec = WorkerSpec(WORKER, ("agentos.exec.worker",), program_environment(secrets))
         engine = ProcessEngine(spec, self._exec_task, self._redact)
         stack.enter_context(contextlib.closing(engine)).warm_up()
@@ -349,7 +242,7 @@ class ExecRunBuilder:
             variables=tuple(Variable(name, Secret(value)) for name, value in variables.items()),
             retry_codes=request.retry_codes,
             retry_any=request.retry_any,
-            redo=command.attempt == 1 and self._is_redone(item, self._holder(item)),
+            redo=command.attempt == 1 and self._taken_items.is_redone(item),
             workspace=self._workspace,
             sandbox=self._sandbox() if request.sandbox else None,
         )
@@ -379,36 +272,6 @@ class ExecRunBuilder:
             return item
         return replace(item, source=str(source))
 
-    def _taken_items(self, items: list[str]) -> list[TakenItem]:
-        """Those of these items that another run holds or has ended."""
-        found = ((item, self._outcome_of_other_run(self._items[item])) for item in items)
-        return [TakenItem(item, outcome) for item, outcome in found if outcome]
-
-    def _ended_elsewhere(self, queued: list[str]) -> list[TakenItem]:
-        ended = self._other_runs.ended_items()
-        taken = self._taken_items([item for item in queued if item in ended])
-        return [found for found in taken if found.outcome.ending is not Ending.HELD_BY_OTHER_RUN]
-
-    def _outcome_of_other_run(self, item: Item) -> Outcome | None:
-        holder = self._holder(item)
-        if ItemLocks.inside(self._records).is_held(record_name(item.source)):
-            return held_outcome(holder)
-        if holder is None or holder.run == self._run_id:
-            return None
-        if outcome := self._other_runs.outcome(item.id, holder):
-            return outcome
-        if self._is_redone(item, holder) or not DoneMarkers(self._records).is_done(item):
-            return None
-        return finished_outcome()
-
-    def _holder(self, item: Item) -> Holder | None:
-        return ItemLocks.inside(self._records).holder(record_name(item.source))
-
-    def _is_redone(self, item: Item, holder: Holder | None) -> bool:
-        """Whether to run the item again although it is done; False once another run has redone it."""
-        is_wanted = self._request.selection.fresh or item.id in self._changed
-        return is_wanted and not self._other_runs.have_worked_on(item.id, holder)
-
     def _open_joblog(self, path: Path) -> JobLog:
         commands = {
             name: shlex.join(render_command(self._request.program, item))
@@ -432,10 +295,6 @@ class ExecRunBuilder:
         )
 
 
-def _is_secret(name: str, value: str) -> bool:
-    return is_secret_name(name) or is_secret_value(value)
-
-
 def _item_environment(item: Item, run: str, attempt: int) -> dict[str, str]:
     """The variables that describe the item to its program."""
     return {
@@ -449,31 +308,3 @@ def _item_environment(item: Item, run: str, attempt: int) -> dict[str, str]:
             if "\0" not in column.value
         },
     }
-
-
-def _check_program(request: ExecRequest) -> None:
-    """Raise PreflightError if there is no such program; one whose name depends on the item is not checked."""
-    program = request.program[0]
-    columns = {column.name for row in (request.columns or {}).values() for column in row}
-    if len(request.program) == 1 and not request.agent:
-        _check_unquoted(request.settings.project, program, columns)
-    if has_placeholder(program, columns):
-        return
-    path = str(request.settings.project / program) if "/" in program else program
-    if shutil.which(path) is None:
-        problem = "does not exist or is not executable" if "/" in program else "is not on the PATH"
-        if request.agent:
-            raise PreflightError(f"{program!r} {problem}; install it with: {request.agent.client.package}")
-        raise PreflightError(f"{program!r} {problem}; expected a program after --")
-
-
-def _check_unquoted(project: Path, program: str, columns: Collection[str]) -> None:
-    """Raise UsageError if the command was quoted as a single word, as in `"./check.sh {item}"`."""
-    first, *others = program.split()
-    if not others or has_placeholder(first, columns) or shutil.which(str(project / program)):
-        return
-    if shutil.which(str(project / first) if "/" in first else first):
-        raise UsageError(
-            f"{program!r} is one word, which names no program; without the quotes it is a program and its "
-            f"arguments: -- {program}"
-        )

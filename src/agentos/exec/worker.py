@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import os
 import signal
@@ -10,13 +9,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 
 from agentos.config.settings import environment
-from agentos.core.errors import PreflightError
 from agentos.core.planning.exec_command import ExecTask, record_name
-from agentos.core.planning.items import Item
 from agentos.core.protocol.codec import unpack
 from agentos.core.protocol.commands import StopWorker
 from agentos.core.protocol.events import ProgramEnded, WorkerReported, WorkspaceSaved
@@ -24,15 +20,13 @@ from agentos.core.protocol.ports import Channel
 from agentos.core.protocol.results import Ending, Outcome, failed, failed_transient
 from agentos.core.text.values import exit_cause, too_many_processes
 from agentos.engines.channel import SocketChannel
+from agentos.exec.done_markers import DoneMarkers, content_digest
 from agentos.exec.sandbox import Sandbox, open_sandbox
 from agentos.exec.workspace import Workspace, WorkspaceError, WorkspaceState, claim_name, repositories_text
 from agentos.exec.workspaces import open_workspaces
 from agentos.platform_support import platform
-from agentos.regular_files import open_regular, read_regular
-from agentos.storage.files import Folder, private_folder
 from agentos.storage.locks import Holder, ItemLocks, LockFile, finished_outcome
 
-MARKER_SUFFIX = ".done"
 SIGNAL_STATUS = 128  # added to the signal that ended a program, as in a shell; bubblewrap reports it so
 STOP_GRACE = 2.0  # seconds between SIGTERM and SIGKILL
 PARENT_DEATH_SIGNAL = signal.SIGUSR1
@@ -80,7 +74,7 @@ async def run_program(task: ExecTask, channel: Channel) -> Outcome:
         lock.release()
 
 
-async def _run_locked(task: ExecTask, channel: Channel, markers: "DoneMarkers", lock: LockFile) -> Outcome:
+async def _run_locked(task: ExecTask, channel: Channel, markers: DoneMarkers, lock: LockFile) -> Outcome:
     """Several commands may run programs for the same item, but only one at a time may work in its workspace."""
     locks, name = [lock], ""
     if task.workspace is not None:
@@ -101,7 +95,7 @@ async def _run_locked(task: ExecTask, channel: Channel, markers: "DoneMarkers", 
 
 
 async def _run(
-    task: ExecTask, channel: Channel, markers: "DoneMarkers", locks: tuple[int, ...], name: str
+    task: ExecTask, channel: Channel, markers: DoneMarkers, locks: tuple[int, ...], name: str
 ) -> Outcome:
     """Run the program. It inherits the item's locks, so if it outlives this worker, no other run starts the item."""
     started_at = time.monotonic()
@@ -253,62 +247,3 @@ async def _stop_group(stopping: asyncio.Event) -> None:
 def _kill_group() -> None:
     """Kill the whole process group, this process included: nothing may outlive the coordinator."""
     os.killpg(0, signal.SIGKILL)
-
-
-def content_digest(item: Item, project: Path) -> str:
-    """A hash of the item's row and of its file, if it is one."""
-    digest = hashlib.sha256(json.dumps([[column.name, column.value] for column in item.columns]).encode())
-    with contextlib.suppress(OSError, PreflightError, ValueError):
-        descriptor = open_regular(project / item.source, follow=True)
-        try:
-            while chunk := os.read(descriptor, 1 << 20):
-                digest.update(chunk)
-        finally:
-            os.close(descriptor)
-    return digest.hexdigest()
-
-
-class DoneMarkers:
-    """Records which items a command has finished in one project: one permanent marker file per item, beside the locks."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def prepare(self) -> None:
-        private_folder(self._folder)
-
-    def names(self) -> set[str]:
-        """The record names of all finished items. Reads only."""
-        return {path.name.removesuffix(MARKER_SUFFIX) for path in self._folder.glob(f"*{MARKER_SUFFIX}")}
-
-    def is_done(self, item: Item) -> bool:
-        return (self._folder / self._name(item)).exists()
-
-    def is_outdated(self, item: Item, project: Path) -> bool:
-        """Whether the item's file or row has changed since the item was done."""
-        try:
-            text = read_regular(self._folder / self._name(item), self._folder)
-            digests = json.loads(text).get("digests", ())
-        except (OSError, ValueError, AttributeError, PreflightError):
-            return False
-        return bool(digests) and content_digest(item, project) not in digests
-
-    def set(self, item: Item, seconds: float, digests: tuple[str, ...] = ()) -> None:
-        """Mark the item, with its content, as done. The marker is on disk when this returns."""
-        record = {"item": item.source, "seconds": round(seconds, 3), "digests": digests}
-        text = json.dumps(record)
-        Folder(self._folder, file_mode=0o600).write(self._name(item), text.encode())
-
-    def clear(self, item: Item) -> None:
-        Folder(self._folder).remove(self._name(item))
-
-    def clear_all(self, items: Iterable[Item], before: float) -> None:
-        """The same for many items, without waiting for the disk; those done since the wall time `before` stay done."""
-        for item in items:
-            marker = self._folder / self._name(item)
-            with contextlib.suppress(FileNotFoundError):
-                if marker.stat().st_mtime < before:
-                    marker.unlink()
-
-    def _name(self, item: Item) -> str:
-        return record_name(item.source) + MARKER_SUFFIX
