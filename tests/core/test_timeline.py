@@ -1,5 +1,7 @@
 """The timeline of a run: spans of items, keys and pauses."""
 
+import pytest
+
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.ratelimit.refusals import Refusal, RefusalKind
@@ -60,6 +62,17 @@ def test_the_lane_of_a_key_shows_calls_refusals_and_cooldowns() -> None:
     assert spans(timeline, "key-1", SpanKind.CALL) == [(101, 103, "LLD-1")]
     assert spans(timeline, "key-1", SpanKind.REFUSED) == [(104, 105, "LLD-2")]
     assert spans(timeline, "key-1", SpanKind.COOLDOWN) == [(105, 107, "429")]
+
+
+@pytest.mark.parametrize("kind", [RefusalKind.PROVIDER_ERROR, RefusalKind.CUT])
+def test_a_call_without_an_answer_has_failed_and_was_not_refused(kind: RefusalKind) -> None:
+    no_answer = Refusal(kind, "127.0.0.1 refused the connection")
+    timeline = timeline_of(
+        (101, events.LeaseGranted("LLD-1", "key-1", "lease-1", 0.0)),
+        (103, events.LeaseReleased("LLD-1", "lease-1", 2.0, refusal=no_answer)),
+    )
+    assert spans(timeline, "key-1", SpanKind.FAILED) == [(101, 103, "LLD-1")]
+    assert spans(timeline, "key-1", SpanKind.REFUSED) == []
 
 
 def test_a_crashed_worker_ends_its_node_its_wait_and_its_call() -> None:

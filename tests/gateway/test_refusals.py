@@ -125,6 +125,8 @@ def test_transient_provider_errors_are_retried_and_lasting_ones_passed_on(harnes
         assert (reply.status, reply.json["error"]["status"]) == (500, "INTERNAL")
         assert [call["status"] for call in server.calls()] == [503, 200, 500, 500, 500, 500]
         gate.wait_for("500, error passed on")
+        assert "after 1 failure, " in gate.stderr and "after 4 failures" in gate.stderr
+        assert "refusal" not in gate.stderr
         assert (
             "Waiting for a key: gemini gemini-2.5-pro failed; the call is repeated after a pause"
             in gate.stderr

@@ -11,10 +11,11 @@ import pytest
 
 from agentos.core.protocol import events
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict, failed
+from agentos.core.ratelimit.refusals import Refusal, RefusalKind
 from agentos.core.run_state.run_record import RunRecord
 from agentos.outputs.report.comparison import comparison
 from agentos.outputs.report.exports import render_csv, render_junit
-from agentos.outputs.report.facts import MAX_TEXT, tick_label
+from agentos.outputs.report.facts import MAX_TEXT, key_facts, tick_label
 from agentos.outputs.report.html import render_html
 from agentos.outputs.report.markdown import render_markdown
 from agentos.outputs.report.svg_timeline import MAX_ITEMS, MAX_TICKS, Axis, render_svg
@@ -61,6 +62,24 @@ def approved_run(
     record.handle(events.ItemEnded("LLD-1", outcome, seconds, Usage(2, 30, 4), 1), 1000.0 + seconds)
     record.handle(events.RunEnded(0, seconds, 0.0), 1000.0 + seconds)
     return record
+
+
+def test_reports_count_calls_that_were_refused_apart_from_those_that_failed() -> None:
+    record = RunRecord("20261115T221505Z")
+    record.handle(events.RunStarted(record.run, "lld", "/p", ("LLD-1",), 1, ("key-1",)), 1000.0)
+    kinds = (RefusalKind.RATE_LIMITED, RefusalKind.PROVIDER_ERROR, RefusalKind.CUT)
+    for at, kind in enumerate(kinds, 1001):
+        record.handle(events.LeaseGranted("LLD-1", "key-1", f"lease-{at}", 0.0), at)
+        released = events.LeaseReleased("LLD-1", f"lease-{at}", 0.5, refusal=Refusal(kind, "x"))
+        record.handle(released, at + 0.5)
+    (key,) = key_facts(record)
+    assert (key.calls, key.refusals, key.failures) == (3, 1, 2)
+    (row,) = csv.DictReader(io.StringIO(render_csv(record)))
+    assert (row["refusals"], row["failures"]) == ("1", "2")
+    assert "| Refused | Failed |" in re.sub(" +", " ", render_markdown(record))
+    root = ET.fromstring(render_html(record))
+    cells = [cell.text for cell in root.iter(f"{HTML}td") if cell.get("class") == "n"]
+    assert cells[:3] == ["3", "1", "2"]
 
 
 def test_html_escapes_hostile_text() -> None:

@@ -31,6 +31,7 @@ def write_call_span(write: Callable[[FinishedSpan], None], record: CallRecord, a
                 "agentos.key": record.key,
                 "agentos.waited_seconds": record.waited,
                 "agentos.refusals": record.refused,
+                "agentos.failures": record.failed,
             },
             f"{record.status}, {record.ending.value}" if failed else "",
         )

@@ -92,6 +92,7 @@ def _call_fields(record: CallRecord) -> dict[str, object]:
         "seconds": round(record.seconds, 3),
         "waited_seconds": round(record.waited, 3),
         "refusals": record.refused,
+        "failures": record.failed,
         "input_tokens": record.usage.input_tokens,
         "output_tokens": record.usage.output_tokens,
         "cost": record.cost,
@@ -107,8 +108,8 @@ def _call_text(record: CallRecord) -> str:
     parts.append(duration(record.seconds))
     if record.waited >= 1:
         parts.append(f"waited {duration(record.waited)} for a key")
-    if record.refused:
-        parts.append(f"after {count(record.refused, 'refusal')}")
+    if record.refused or record.failed:
+        parts.append(f"after {_attempts_text(record.refused, record.failed)}")
     if record.usage.calls:
         about = "about " if record.is_estimate else ""
         parts.append(
@@ -120,8 +121,14 @@ def _call_text(record: CallRecord) -> str:
 def _usage_text(used: ItemUsage) -> str:
     return (
         f"{tokens(used.usage.tokens)} tokens{_cache_text(used.usage)}, cost {dollars(used.cost)}, "
-        f"{count(used.refused, 'refusal')} retried, {duration(used.waited)} waiting for keys"
+        f"{_attempts_text(used.refused, used.failed)} retried, {duration(used.waited)} waiting for keys"
     )
+
+
+def _attempts_text(refused: int, failed: int) -> str:
+    """`1 refusal`, or `1 refusal and 2 failures`."""
+    refusals = [count(refused, "refusal")] if refused or not failed else []
+    return " and ".join([*refusals, *([count(failed, "failure")] if failed else [])])
 
 
 def _cache_text(usage: Usage) -> str:

@@ -150,7 +150,6 @@ class Forwarder:
 
     async def forward(self, deadline: float) -> None:
         """Raises NoKey if no key can be leased before `deadline`."""
-        provider_errors = 0
         refused: RefusedAttempt | None = None
         while True:
             try:
@@ -164,9 +163,11 @@ class Forwarder:
             refused = await self._attempt(lease)
             if refused is None:
                 return
-            self._record.refused += 1
-            provider_errors += refused.refusal.kind is RefusalKind.PROVIDER_ERROR
-            if provider_errors == MAX_PROVIDER_ERRORS or len(self._denied) == MAX_DENIALS:
+            if refused.refusal.kind.is_failure:
+                self._record.failed += 1
+            else:
+                self._record.refused += 1
+            if self._record.failed == MAX_PROVIDER_ERRORS or len(self._denied) == MAX_DENIALS:
                 self._pass_on(refused)
                 return
 

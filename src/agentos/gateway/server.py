@@ -117,6 +117,9 @@ def _gateway_metrics() -> Metrics:
     metrics.counter(
         "agentos_gateway_refusals_total", "Attempts that a provider refused, so that the call was repeated."
     )
+    metrics.counter(
+        "agentos_gateway_failures_total", "Attempts that ended in a server error or without an answer."
+    )
     metrics.counter("agentos_gateway_call_seconds_total", "Seconds that calls took, waits included.")
     metrics.counter("agentos_gateway_wait_seconds_total", "Seconds that calls waited for a key.")
     metrics.counter(
@@ -365,6 +368,7 @@ class _Gateway:
         provider = ("provider", record.provider)
         self._metrics.add("agentos_gateway_calls_total", (provider, ("status", str(record.status))))
         self._metrics.add("agentos_gateway_refusals_total", (provider,), record.refused)
+        self._metrics.add("agentos_gateway_failures_total", (provider,), record.failed)
         self._metrics.add("agentos_gateway_call_seconds_total", (provider,), record.seconds)
         self._metrics.add("agentos_gateway_wait_seconds_total", (provider,), record.waited)
         self._metrics.add("agentos_gateway_cost_dollars_total", (provider,), record.cost or 0.0)

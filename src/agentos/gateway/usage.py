@@ -48,6 +48,8 @@ class CallRecord:
     seconds: float = 0.0
     waited: float = 0.0  # seconds
     refused: int = 0
+    failed: int = 0
+    """Attempts that ended in a server error or without an answer."""
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     is_estimate: bool = False
@@ -65,17 +67,29 @@ class ItemUsage:
     usage: Usage = field(default_factory=Usage)
     cost: float | None = 0.0
     refused: int = 0
+    failed: int = 0
     waited: float = 0.0  # seconds
     estimates: int = 0
 
     def add_call(self, record: CallRecord) -> None:
-        self.add(ItemUsage(1, record.usage, record.cost, record.refused, record.waited, record.is_estimate))
+        self.add(
+            ItemUsage(
+                1,
+                record.usage,
+                record.cost,
+                record.refused,
+                record.failed,
+                record.waited,
+                record.is_estimate,
+            )
+        )
 
     def add(self, other: "ItemUsage") -> None:
         self.calls += other.calls
         self.usage += other.usage
         self.cost = add_costs(self.cost, other.cost)
         self.refused += other.refused
+        self.failed += other.failed
         self.waited += other.waited
         self.estimates += other.estimates
 

@@ -116,5 +116,5 @@ def _step(event: events.Event) -> str | None:
         case events.LeaseGranted() if event.waited_seconds >= 1:
             return f"Got {event.key} after waiting {duration(event.waited_seconds)}"
         case events.LeaseReleased() if event.refusal:
-            return f"Refused: {event.refusal.reason}"
+            return f"{'Failed' if event.refusal.kind.is_failure else 'Refused'}: {event.refusal.reason}"
     return None

@@ -226,6 +226,7 @@ def _keys(record: RunRecord) -> list[Json]:
                 "key": facts.key,
                 "calls": facts.calls,
                 "refusals": facts.refusals,
+                "failures": facts.failures,
                 "in_use": held.count(lane.name),
                 "seconds_used": round(facts.used, 3),
                 "state": outage.kind.value if outage else "usable",

@@ -30,6 +30,11 @@ class RefusalKind(StrEnum):
     CUT = "cut"
     """No token came within the call timeout. The circuit breaker counts it; two in a row count against the item."""
 
+    @property
+    def is_failure(self) -> bool:
+        """Whether the provider failed to answer, instead of refusing to."""
+        return self in (RefusalKind.PROVIDER_ERROR, RefusalKind.CUT)
+
 
 @dataclass(frozen=True, slots=True)
 class Refusal:

@@ -21,6 +21,7 @@ class SpanKind(StrEnum):
     QUARANTINE = "quarantined"
     CALL = "call"
     REFUSED = "refused call"
+    FAILED = "failed call"
     EXHAUSTED = "pool exhausted"
     LIMITED = "all keys rate limited"
     BREAKER_OPEN = "provider failing"
@@ -141,7 +142,8 @@ class Timeline:
             case events.LeaseReleased() if event.lease in self._calls:
                 _, span = self._calls.pop(event.lease)
                 span.ended = at
-                span.kind = SpanKind.REFUSED if event.refusal else SpanKind.CALL
+                if event.refusal:
+                    span.kind = SpanKind.FAILED if event.refusal.kind.is_failure else SpanKind.REFUSED
             case _:
                 pass
 

@@ -28,6 +28,7 @@ HEADER = (
     "cache_read_tokens",
     "cache_write_tokens",
     "reasons",
+    "failures",
 )
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 PASSED, SKIPPED, FAILURE, ERROR = "passed", "skipped", "failure", "error"
@@ -62,6 +63,7 @@ def _cells(facts: ItemFacts) -> list[str | int]:
         facts.cache_read_tokens,
         facts.cache_write_tokens,
         _escape_formula(facts.reasons),
+        facts.failures,
     ]
 
 

@@ -52,6 +52,7 @@ class ItemFacts:
     waited: float
     calls: int
     refusals: int
+    failures: int
     input_tokens: int
     output_tokens: int
     cache_read_tokens: int
@@ -75,11 +76,15 @@ class ItemFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """One key's row: its calls, and for how many seconds it was in use and unavailable."""
+    """One key's row: its calls, and for how many seconds it was in use and unavailable.
+
+    The provider has answered `refusals` calls with a refusal, and `failures` with a server error or not at all.
+    """
 
     key: str
     calls: int
     refusals: int
+    failures: int
     used: float
     unavailable: float
     state: str
@@ -146,22 +151,23 @@ def _overhead(record: RunRecord) -> list[Fact]:
 
 
 def item_facts(record: RunRecord) -> Iterator[ItemFacts]:
-    titles, refusals = record.titles, _refusals(record)
+    titles, unanswered = record.titles, _unanswered_calls(record)
     for row in record.stats.rows.values():
-        yield _item(record, row, plain(titles.get(row.item, "")), refusals[row.item])
+        yield _item(record, row, plain(titles.get(row.item, "")), unanswered)
 
 
 def key_facts(record: RunRecord) -> Iterator[KeyFacts]:
     end = record.timeline.last
     for key, lane in record.timeline.keys.items():
-        calls, refused = lane.of(SpanKind.CALL), lane.of(SpanKind.REFUSED)
+        calls = lane.of(SpanKind.CALL, SpanKind.REFUSED, SpanKind.FAILED)
         outages = lane.of(*UNAVAILABLE)
         last = outages[-1] if outages and (outages[-1].ended is None or outages[-1].ended > end) else None
         yield KeyFacts(
             plain(key),
-            len(calls) + len(refused),
-            len(refused),
-            sum(span.seconds(end) for span in calls + refused),
+            len(calls),
+            len(lane.of(SpanKind.REFUSED)),
+            len(lane.of(SpanKind.FAILED)),
+            sum(span.seconds(end) for span in calls),
             sum(span.seconds(end) for span in outages),
             last.kind.value if last else "usable",
         )
@@ -200,12 +206,17 @@ def waited(record: RunRecord) -> float:
     return sum(_waited(record, item) for item in record.timeline.items)
 
 
-def _refusals(record: RunRecord) -> Counter[str]:
+def _unanswered_calls(record: RunRecord) -> Counter[tuple[str, SpanKind]]:
+    """The number of calls that were refused and that failed, by item."""
     lanes = record.timeline.keys.values()
-    return Counter(span.label for lane in lanes for span in lane.of(SpanKind.REFUSED))
+    return Counter(
+        (span.label, span.kind) for lane in lanes for span in lane.of(SpanKind.REFUSED, SpanKind.FAILED)
+    )
 
 
-def _item(record: RunRecord, row: ItemStats, title: str, refusals: int) -> ItemFacts:
+def _item(
+    record: RunRecord, row: ItemStats, title: str, unanswered: Counter[tuple[str, SpanKind]]
+) -> ItemFacts:
     lane = record.timeline.items.get(row.item)
     attempts = lane.of(SpanKind.ATTEMPT) if lane else []
     return ItemFacts(
@@ -219,7 +230,8 @@ def _item(record: RunRecord, row: ItemStats, title: str, refusals: int) -> ItemF
         seconds=record.seconds_of(row),
         waited=_waited(record, row.item),
         calls=row.usage.calls,
-        refusals=refusals,
+        refusals=unanswered[row.item, SpanKind.REFUSED],
+        failures=unanswered[row.item, SpanKind.FAILED],
         input_tokens=row.usage.input_tokens,
         output_tokens=row.usage.output_tokens,
         cache_read_tokens=row.usage.cache_read_tokens,

@@ -184,15 +184,16 @@ def _result(facts: ItemFacts, link: str) -> str:
 
 
 def _keys(record: RunRecord) -> Iterator[str]:
-    heads = ("Key", "#Calls", "#Refused", "#In use", "#Unavailable", "State")
+    heads = ("Key", "#Calls", "#Refused", "#Failed", "#In use", "#Unavailable", "State")
     yield from _table(
-        "Keys: calls, refusals, time in use and time unavailable",
+        "Keys: calls, refusals, failures, time in use and time unavailable",
         heads,
         (
             [
                 f'<th scope="row">{escape(key.key)}</th>',
                 _number(str(key.calls), key.calls),
                 _number(str(key.refusals), key.refusals),
+                _number(str(key.failures), key.failures),
                 _number(duration(key.used), key.used),
                 _number(duration(key.unavailable), key.unavailable),
                 f"<td{_style(key.state)}>{escape(key.state)}</td>",

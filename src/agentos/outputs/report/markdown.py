@@ -115,10 +115,18 @@ def _items(record: RunRecord) -> Iterator[str]:
 
 def _keys(record: RunRecord) -> Iterator[str]:
     rows = (
-        (key.key, str(key.calls), str(key.refusals), duration(key.used), duration(key.unavailable), key.state)
+        (
+            key.key,
+            str(key.calls),
+            str(key.refusals),
+            str(key.failures),
+            duration(key.used),
+            duration(key.unavailable),
+            key.state,
+        )
         for key in key_facts(record)
     )
-    yield from _table(("Key", "Calls:", "Refused:", "In use:", "Unavailable:", "State"), rows)
+    yield from _table(("Key", "Calls:", "Refused:", "Failed:", "In use:", "Unavailable:", "State"), rows)
 
 
 def _table(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
@@ -185,7 +193,7 @@ def render_text_timeline(record: RunRecord) -> list[str]:
     legend += [
         f"{WAIT} waiting for a key",
         f"{CALL} call",
-        f"{REFUSED} refused",
+        f"{REFUSED} refused or failed",
         f"{UNAVAILABLE} unavailable",
     ]
     return [*lines, *more, scale, ", ".join(legend)]
@@ -211,7 +219,7 @@ def _symbol(span: Span, letters: dict[str, str]) -> str:
             return WAIT
         case SpanKind.CALL:
             return CALL
-        case SpanKind.REFUSED:
+        case SpanKind.REFUSED | SpanKind.FAILED:
             return REFUSED
         case SpanKind.COOLDOWN | SpanKind.SPENT | SpanKind.QUARANTINE:
             return UNAVAILABLE

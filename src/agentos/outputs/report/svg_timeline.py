@@ -172,12 +172,12 @@ def _items(record: RunRecord, lanes: list[Lane], axis: Axis, top: int) -> Iterat
 def _keys(record: RunRecord, lanes: list[Lane], axis: Axis, top: int) -> Iterator[str]:
     for number, lane in enumerate(lanes):
         y = top + number * LANE
-        calls = lane.of(SpanKind.CALL, SpanKind.REFUSED)
+        calls = lane.of(SpanKind.CALL, SpanKind.REFUSED, SpanKind.FAILED)
         yield f'<g><text x="8" y="{y + 12}">{escape(_shortened_label(lane.name))}</text>'
         for span in lane.of(*UNAVAILABLE):
             yield _bar(record, span, axis, "url(#tl-rest)", (y, BAR))
         for span in calls:
-            style = "refused" if span.kind is SpanKind.REFUSED else "call"
+            style = "call" if span.kind is SpanKind.CALL else "refused"
             yield _bar(record, span, axis, style, (y + 3, BAR - 6))
         yield f'<text class="quiet" x="{WIDTH - STATES + 10}" y="{y + 12}">{count(len(calls), "call")}</text></g>'
 
@@ -208,7 +208,7 @@ def _legend(nodes: dict[str, str], top: float) -> tuple[list[str], int]:
         ("worker starting", 'class="work"'),
         ("waiting for a key", 'fill="url(#tl-wait)"'),
         ("call", 'class="call"'),
-        ("refused call", 'class="refused"'),
+        ("refused or failed call", 'class="refused"'),
         ("key unavailable", 'fill="url(#tl-rest)"'),
         ("pool exhausted, calls wait", 'class="full"'),
         ("all keys limited, or provider failing", 'class="limited"'),

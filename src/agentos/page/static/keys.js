@@ -14,7 +14,7 @@ export function keysPanel(box, store) {
     h("div", { class: "card scroll flush", tabindex: 0, role: "region", "aria-label": "Keys in this run" },
       h("table", { class: "plain-table" },
         h("caption", {}, "In this run"),
-        h("thead", {}, h("tr", {}, ["Key", "State", "Back in", "In use", "Calls", "Refused", "Time in use"].map((text, index) => h("th", { scope: "col", class: index > 1 ? "number" : "" }, text)))),
+        h("thead", {}, h("tr", {}, ["Key", "State", "Back in", "In use", "Calls", "Refused", "Failed", "Time in use"].map((text, index) => h("th", { scope: "col", class: index > 1 ? "number" : "" }, text)))),
         ours)),
     h("h2", {}, store.run.is_fleet ? "At the gateway" : "On this machine"), host);
   const shared = hostKeys(host, store.readOnly);
@@ -25,7 +25,8 @@ export function keysPanel(box, store) {
       h("td", {}, h("span", { class: `pill ${tone(key.state)}`, title: key.reason }, key.state)),
       h("td", { class: "number", "data-until": key.until ?? "" }, countdown(key.until)),
       h("td", { class: "number" }, String(key.in_use)), h("td", { class: "number" }, String(key.calls)),
-      h("td", { class: `number ${key.refusals ? "warn-text" : ""}` }, String(key.refusals)), h("td", { class: "number" }, duration(key.seconds_used)))));
+      h("td", { class: `number ${key.refusals ? "warn-text" : ""}` }, String(key.refusals)),
+      h("td", { class: `number ${key.failures ? "warn-text" : ""}` }, String(key.failures)), h("td", { class: "number" }, duration(key.seconds_used)))));
     const open = store.run.breakers ?? [];
     clear(breakers, open.map((span) => h("p", { class: "notice bad" }, `Circuit breaker open: ${span.label} is failing for all calls.`)));
   }

@@ -12,7 +12,7 @@ const COLOURS = 8;
 const PAUSES = ["run paused", "run suspended"];
 const STYLES = {
   running: "work", "waiting to retry": "again", "waiting for a key": "waiting", "rate limited": "resting", "exhausted for the day": "resting",
-  quarantined: "resting", call: "call", "refused call": "refused",
+  quarantined: "resting", call: "call", "refused call": "refused", "failed call": "refused",
 };
 
 export function timelinePanel(box, store) {
@@ -58,7 +58,7 @@ export function timelinePanel(box, store) {
     data.keys.forEach((lane, index) => drawLane(lower, lane, axis, TOP + index * LANE, nodes, data));
     clear(keys, lower);
     words.textContent = `${count(data.total, "item")} in ${duration(axis.seconds)}, a bar each, coloured by node. Below: the calls made with ${count(data.keys.length, "key")}. The other panels show the same as text.`;
-    const entries = [...nodes.entries(), ["worker starting", "work"], ["waiting for a key", "waiting"], ["call", "call"], ["refused call", "refused"], ["key unavailable", "resting"], ["pool exhausted, calls wait", "full"], ["all keys limited, or provider failing", "limited"], ["run paused", "pause"]];
+    const entries = [...nodes.entries(), ["worker starting", "work"], ["waiting for a key", "waiting"], ["call", "call"], ["refused or failed call", "refused"], ["key unavailable", "resting"], ["pool exhausted, calls wait", "full"], ["all keys limited, or provider failing", "limited"], ["run paused", "pause"]];
     if (legend.children.length !== entries.length) clear(legend, entries.map(([name, style]) => h("li", {}, h("span", { class: `swatch ${style}` }), name)));
   }
 
