@@ -54,6 +54,17 @@ def test_other_runs_are_expected_to_take_their_share_of_the_rest() -> None:
     assert found.cost == pytest.approx(0.5 * 3)
 
 
+def test_machines_that_join_a_fleet_count_as_soon_as_they_run_items() -> None:
+    found = RunStats()
+    found.handle(events.RunStarted("r", "lld", "/p", ITEMS, 0, (), machines=0), 0.0)
+    for at, event in (started("LLD-1", 0.0), ended("LLD-1", 10.0)):
+        found.handle(event, at)
+    assert estimate(found, 10.0).seconds_left == pytest.approx(50), "as if by one worker"
+    for item in ITEMS[1:]:
+        found.handle(started(item, 10.0)[1], 10.0)
+    assert estimate(found, 10.0).seconds_left == pytest.approx(10), "by the five that run them"
+
+
 def test_an_item_that_takes_longer_than_usual_never_counts_as_done() -> None:
     found = stats_of(started("LLD-1", 0.0), ended("LLD-1", 10.0), started("LLD-2", 10.0))
     assert estimate(found, 1000.0).seconds_left == pytest.approx(990 / 4), "it may take a quarter longer"

@@ -23,6 +23,7 @@ def test_two_workers_finish_a_backlog_and_its_documents_are_collected(fleet: Fle
     fleet.worker()
     done = fleet.run("lld-workflow", "--all", "--fleet")
     assert done.returncode == 0, done.stdout + done.stderr
+    assert "Starting parallel execution of 6 items with 6 workers on 2 machines" in done.stdout
     assert "6/6 workflows complete" in done.stdout
     assert "[LLD-4] >>> Executing: N1_design" in done.stdout
     assert fleet.documents() == [f"LLD-00{n}.md" for n in range(1, 7)]

@@ -18,21 +18,23 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
 def test_a_watcher_who_submitted_nothing_sees_the_items_end_and_collects_their_documents(
     fleet: Fleet,
 ) -> None:
-    fleet.issues(1, 2)
+    fleet.issues(1, 2, 10)
     assert fleet.run("lld-workflow", "--all", "--fleet", "--detach").returncode == 0
+    submitted = fleet.run("agentos", "status", "--fleet").stdout
+    assert submitted.startswith("  LLD-1   submitted\n  LLD-2   submitted\n  LLD-10  submitted\n")
     watcher = fleet.start("agentos", "watch", "--fleet", home="bert")
     assert watcher.stdout and "Watching" in watcher.stdout.readline()
     fleet.worker(parallel=1)
     output, _ = watcher.communicate(timeout=60)
     assert watcher.returncode == 0, output
-    assert "2/2 workflows complete" in output and "2 completed" in output
-    assert fleet.documents() == ["LLD-001.md", "LLD-002.md"]
+    assert "3/3 workflows complete" in output and "3 completed" in output
+    assert fleet.documents() == ["LLD-001.md", "LLD-002.md", "LLD-010.md"]
     nothing = fleet.run("agentos", "watch", "--fleet")
     assert (nothing.returncode, "Nothing of this project is under way" in nothing.stdout) == (0, True)
     log = fleet.run("agentos", "logs", "--fleet", "1").stdout.splitlines()
     assert log[0].startswith(">>> Executing: N0_load_issue") and "Approved after" in log[-1]
     shown = fleet.run("agentos", "status", "--fleet").stdout
-    assert "LLD-1  approved" in shown and "tokens" in shown
+    assert "LLD-1   approved" in shown and "tokens" in shown
 
 
 def test_a_watcher_who_leaves_stops_nothing(fleet: Fleet) -> None:

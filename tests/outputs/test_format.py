@@ -38,3 +38,17 @@ def test_with_one_key_there_is_nothing_to_redistribute(
     alone, one_of_many = (event_text(kind("key-1", 60.0, "429", only), 0.0) or "" for only in (True, False))
     assert alone.endswith("It is the only key: calls wait for it.")
     assert one_of_many.endswith("Redistributing work...")
+
+
+@pytest.mark.parametrize(
+    ("workers", "machines", "text"),
+    [
+        (6, 2, "Starting parallel execution of 2 items with 6 workers on 2 machines"),
+        (1, 1, "Starting execution of 2 items with 1 worker on 1 machine"),
+        (0, 0, "Starting execution of 2 items once a worker connects to the fleet"),
+        (3, None, "Starting parallel execution of 2 items with 3 workers"),
+    ],
+)
+def test_a_run_says_where_its_workers_are(workers: int, machines: int | None, text: str) -> None:
+    started = events.RunStarted("r", "lld", "/p", ("LLD-1", "LLD-2"), workers, (), machines=machines)
+    assert event_text(started, 0.0) == text

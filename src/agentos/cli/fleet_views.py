@@ -72,7 +72,7 @@ def _show_items(items: "list[FleetItem]", stats: "RunStats", *, verbose: bool) -
         if row and (row.usage.calls or row.running):
             used = f" {duration(row.age(now) if item.state == 'running' else row.seconds):>7} {tokens(row.usage.tokens):>6} tokens"
         where = f" at {row.node}" if row and row.node and item.state == "running" else ""
-        click.echo(paint(f"  {item.item:<{width}}  {item.text + where:<31}{used}"), color=True)
+        click.echo(paint(f"  {item.item:<{width}}  {item.text + where:<31}{used}".rstrip()), color=True)
     click.echo(_next_step(items))
 
 

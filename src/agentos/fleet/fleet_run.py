@@ -17,6 +17,7 @@ from agentos.run.session import RunSession
 from agentos.run.signals import Signals
 from agentos.storage.home import Home
 from agentos.storage.postgres.connecting import outages_reported
+from agentos.storage.postgres.connection_limits import connection_limits
 from agentos.storage.postgres.fleet_items import FleetDatabase
 from agentos.storage.postgres.schema import check_tables
 from agentos.workflows.registry import find_workflow
@@ -52,6 +53,7 @@ async def _run(
         )
         return report_conflicts(collector, origin.echo)
     with contextlib.ExitStack() as stack:
+        capacities = connection_limits(database.connection).workers
         session = RunSession(Home(settings.home), origin, Redactor(), signals, stack)
         started = replace(
             session.run_started(request.workflow, settings, submitted.plan),
@@ -60,6 +62,8 @@ async def _run(
             skipped=submitted.skipped,
             code_tokens=submitted.code_tokens,
             has_review=bool(find_workflow(request.workflow, settings.project).gates),
+            workers=sum(capacities),
+            machines=len(capacities),
         )
         floors = dict.fromkeys(submitted.own, submitted.submission)
         followed = Followed(submitted.project, submitted.items, floors, submitted.own)

@@ -233,9 +233,12 @@ def _started(event: events.RunStarted) -> str:
     items, workers = count(len(event.items), "item"), count(event.workers, "worker")
     if event.auto_workers:
         return f"Starting parallel execution of {items} with {workers} (auto: follows keys and machine)"
-    if event.workers == 1:
-        return f"Starting execution of {items} with {workers}"
-    return f"Starting parallel execution of {items} with {workers}"
+    if event.machines == 0:
+        return f"Starting execution of {items} once a worker connects to the fleet"
+    if event.machines:
+        workers = f"{workers} on {count(event.machines, 'machine')}"
+    kind = "execution" if event.workers == 1 else "parallel execution"
+    return f"Starting {kind} of {items} with {workers}"
 
 
 def _too_few_keys(event: events.KeysFewerThanWorkers) -> str:

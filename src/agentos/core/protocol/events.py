@@ -277,6 +277,7 @@ class RunStarted:
     (`--parallel auto`). `redone` are the items with a verdict that `--fresh` starts over, and `selecting_words`
     the positions of those words of `command` that select its items. `has_review`: the items are expected to end with a
     verdict. `source_tokens` estimates, in the order of `items`, how many tokens each item's text adds to every prompt.
+    `machines` is how many machines of a fleet the `workers` are on, None without a fleet.
     """
 
     run: str
@@ -299,6 +300,7 @@ class RunStarted:
     selecting_words: tuple[int, ...] = ()
     has_review: bool = False
     source_tokens: tuple[int, ...] = ()
+    machines: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,9 @@ def estimate(stats: RunStats, at: float) -> Estimate:
         calls, slowest = 0.0, 0.0
         seconds_left = [_left_in_time(row, stats, at) for row in running]
         total = waiting * stats.finished_seconds / stats.finished + sum(seconds_left)
-    together = max(total / min(stats.workers, left), slowest, *seconds_left, 0.0)
+    # On a fleet, machines may have joined since the run started.
+    workers = max(stats.workers, len(running), 1)
+    together = max(total / min(workers, left), slowest, *seconds_left, 0.0)
     return Estimate(together + _blocked(stats, at), _cost(stats, waiting + len(running), calls))
 
 

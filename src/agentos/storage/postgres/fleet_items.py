@@ -13,6 +13,7 @@ from agentos.core.protocol.codec import CodecError, decode, pack, unpack
 from agentos.core.protocol.events import Event
 from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.text.secrets import Secret
+from agentos.core.text.values import natural_order
 from agentos.storage.postgres.lasting_connection import LastingConnection
 
 LIVE = ("submitted", "running", "parked")
@@ -129,13 +130,14 @@ class FleetDatabase(LastingConnection):
         return submission
 
     def items(self, names: Sequence[str] | None = None) -> dict[str, FleetItem]:
-        """The project's items, or only those with these names."""
+        """The project's items, or only those with these names, in natural order."""
         rows = self.connection.execute(
             "SELECT item, workflow, submission, digest, state, machine, verdict, verdict_digest, outcome, done_at "
-            "FROM agentos_items WHERE project = %s AND (%s::text[] IS NULL OR item = ANY(%s::text[])) ORDER BY item",
+            "FROM agentos_items WHERE project = %s AND (%s::text[] IS NULL OR item = ANY(%s::text[]))",
             (self._project, names, names),
         )
-        return {str(row["item"]): _fleet_item(row) for row in rows}
+        ordered = sorted(rows, key=lambda row: natural_order(str(row["item"])))
+        return {str(row["item"]): _fleet_item(row) for row in ordered}
 
     # Working.
 
