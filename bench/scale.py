@@ -23,7 +23,7 @@ from agentos.core.planning.plan import Plan, Selection, make_plan
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import EventEncoder
 from agentos.core.protocol.commands import GrantLease, StartWorker, StopWorker
-from agentos.core.protocol.ports import Listener
+from agentos.core.protocol.ports import Clock, Listener
 from agentos.core.protocol.results import Ending, Outcome, Usage, Verdict
 from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential
@@ -36,7 +36,7 @@ from agentos.outputs.console import Console
 from agentos.outputs.logfiles import LogFiles, SummaryFile
 from agentos.platform_support import host_clock
 from agentos.run.discovery import discover
-from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
+from agentos.run.event_loop import EventLoop, ExternalInputs
 from agentos.storage.file_items import FileItems
 from agentos.storage.files import ProjectFolder, private_file
 from agentos.storage.home import Home

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import StartWorker
+from agentos.core.protocol.ports import Clock
 from agentos.core.quota.budget import Budget, Limits, PriceList
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.lease import Lease, LeaseRequest
@@ -30,7 +31,7 @@ from agentos.core.text.secrets import Secret
 from agentos.engines.process import ProcessEngine
 from agentos.engines.template_client import WorkerSpec
 from agentos.platform_support import host_clock
-from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
+from agentos.run.event_loop import EventLoop, ExternalInputs
 from agentos.storage.peer_log import FilePeerLog
 
 ROOT = Path(__file__).parents[2]

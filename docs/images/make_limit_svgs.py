@@ -263,7 +263,7 @@ def draw_hypotheses() -> None:
         cross(130, y - 4),
         text(142, y, "refused", RED, "start"),
         f'<path d="M240 {y - 10}l-5 10h10z" fill="{INK}"/>',
-        text(252, y, "opens, by this hypothesis: the cheapest one is obeyed", INK, "start"),
+        text(252, y, "opens, by this hypothesis: the cheapest one is adopted", INK, "start"),
     ]
     write("limit-hypotheses.svg", "Two refusals, explained by four limits", y + 16, parts)
 

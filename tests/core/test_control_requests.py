@@ -96,3 +96,10 @@ def test_suspended_time_counts_towards_no_timeout() -> None:
     assert run.of(KillWorker) == []
     run.advance_to(1600.0)
     assert run.of(KillWorker) == [KillWorker("LLD-1")]
+
+
+def test_the_reason_for_declining_an_unchanged_number_of_workers_agrees_with_it_in_number() -> None:
+    for workers, expected in ((1, "the run already has 1 worker"), (2, "the run already has 2 workers")):
+        run = SchedulerHarness(keys(4), 3, Limits(parallel=workers))
+        run.handle(events.WorkerCountRequested(workers))
+        assert run.of(events.RequestDeclined)[0].reason == expected

@@ -51,7 +51,7 @@ def test_a_value_may_contain_line_breaks_and_separators() -> None:
         ("t.csv", "id,title\n1,Gr\udcf6\udcdfe\n", "line 2 is not UTF-8 (byte 0xf6): save the file as UTF-8"),
         ("t.jsonl", '{"id": "\udce9"}', "line 1 is not UTF-8 (byte 0xe9)"),
         ("t.csv", "id,title,title\n1,a,b\n", "two columns are called 'title'"),
-        ("t.csv", "i\0d\0,\0", "is no UTF-8 text; save it as UTF-8"),
+        ("t.csv", "i\0d\0,\0", "is not UTF-8 text; save it as UTF-8"),
         ("t.csv", "id,title\n,a\n", "row 1 has no name in its column 'id'"),
         ("t.json", '{"id": 1}', "expected a list"),
         ("t.json", "[1]", "row 1 is 1; expected an object"),

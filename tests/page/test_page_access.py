@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agentos.page.access import MAX_FAILURES, HostCheck, LoginRefused, Sessions, cookie_of, origin_problem
+from agentos.page.access import MAX_FAILURES, HostCheck, LoginRefused, PageSessions, cookie_of, origin_problem
 from tests.scenarios.harness import PROGRAMS, RunHarness, wait_until
 
 from .served import Answer, ServedPage, serve
@@ -169,7 +169,7 @@ def test_no_path_leads_out_of_the_static_files(page: ServedPage, path: str) -> N
 
 def test_wrong_passwords_are_counted_and_then_refused_for_a_while() -> None:
     now = [0.0]
-    sessions = Sessions(lambda: now[0], "a long password")
+    sessions = PageSessions(lambda: now[0], "a long password")
     for _ in range(MAX_FAILURES):
         with pytest.raises(LoginRefused, match="wrong password"):
             sessions.log_in("guess")
@@ -182,7 +182,7 @@ def test_wrong_passwords_are_counted_and_then_refused_for_a_while() -> None:
 
 def test_a_session_ends_after_twelve_hours() -> None:
     now = [0.0]
-    sessions = Sessions(lambda: now[0])
+    sessions = PageSessions(lambda: now[0])
     session = sessions.log_in(sessions.login_token)
     bearer = sessions.issue_bearer(sessions.login_token)
     assert sessions.allows(session.cookie, session.key, "") and sessions.allows("", "", f"Bearer {bearer}")

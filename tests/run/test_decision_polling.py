@@ -14,11 +14,12 @@ from agentos.core.protocol import events
 from agentos.core.protocol.codec import pack
 from agentos.core.protocol.commands import Command, StartWorker
 from agentos.core.protocol.events import EngineEvent, WorkerEvent
+from agentos.core.protocol.ports import Clock
 from agentos.core.protocol.results import Ending, Outcome
 from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
 from agentos.core.scheduling.scheduler import Scheduler
-from agentos.run.event_loop import DECISION_POLL_INTERVAL, Clock, EventLoop, ExternalInputs
+from agentos.run.event_loop import DECISION_POLL_INTERVAL, EventLoop, ExternalInputs
 from agentos.storage.checkpoints import write_note
 from agentos.storage.peer_log import NoPeers
 from agentos.storage.review_notes import PARKING, SETTLE_TIME, DecisionWatch, decision_note

@@ -202,7 +202,7 @@ def test_when_nothing_is_selected_the_last_line_says_why_and_what_to_type(harnes
     harness.issue(42, "good", "ui")
     failed = harness.run("--failed", "--offline")
     assert failed.code == 0 and "Nothing is pending" not in failed.out
-    assert failed.lines[-1].endswith("To run every pending item: --all instead of --failed")
+    assert failed.lines[-1].endswith("To run every pending item, replace --failed with --all")
     assert harness.run("--label", "ui", "--offline").code == 0
     harness.issue(43)
     labelled = harness.run("--label", "ui", "--offline").lines[-1]

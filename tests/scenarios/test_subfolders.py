@@ -89,7 +89,7 @@ def test_doctor_and_config_look_at_the_project_around_the_current_folder(harness
     below = harness.project / "docs/lld"
     shown = run_in(below, harness, "config", "show", "--origin")
     rows = {line.split()[0]: line for line in shown.lines}
-    assert "found upward from this folder" in rows["project"] and str(harness.project) in rows["project"]
+    assert "found in a parent folder" in rows["project"] and str(harness.project) in rows["project"]
     assert rows["retries"].split()[1] == "7"
     checked = run_in(below, harness, "doctor", "--offline")
     assert checked.code == 0 and "issues/ has 1 file" in checked.out, checked.out

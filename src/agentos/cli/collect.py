@@ -37,7 +37,7 @@ command = click.Command(
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="Project folder (found upward from the current folder).",
+            help="Project folder (default: the current folder or a parent).",
         )
     ],
     epilog="\b\nExample:\n  agentos collect",

@@ -127,7 +127,7 @@ command = click.Group(
                 _flag(
                     "--repo",
                     click.Path(path_type=Path, file_okay=False),
-                    "Project folder (found upward from the current folder).",
+                    "Project folder (default: the current folder or a parent).",
                 ),
                 _flag("--parallel", Workers(), "As for agentos run."),
                 _flag("--max-iterations", click.IntRange(min=1), "As for agentos run."),

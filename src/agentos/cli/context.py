@@ -95,7 +95,7 @@ command = click.Command(
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="Project folder (found upward from the current folder).",
+            help="Project folder (default: the current folder or a parent).",
         ),
         click.Option(["--raw"], is_flag=True, help="Print only the text that would be sent."),
         json_option(),

@@ -124,7 +124,7 @@ command = click.Command(
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="Project folder (found upward from the current folder).",
+            help="Project folder (default: the current folder or a parent).",
         ),
         click.Option(["--offline"], is_flag=True, help="Check for offline runs, which need no key."),
         json_option(),

@@ -332,7 +332,9 @@ command = ExecCommand(
             type=click.Path(path_type=Path, file_okay=False),
             help="Folder to run the program in (current folder).",
         ),
-        click.Option(["--page"], is_flag=True, help="Serve the page beside the run and print its address."),
+        click.Option(
+            ["--page"], is_flag=True, help="Serve the page alongside the run and print its address."
+        ),
     ],
     help="Run any program once per item, in parallel, and resume where it stopped.",
     epilog=EXAMPLES,

@@ -229,7 +229,7 @@ command = click.Group(
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path),
-            help="Project whose agentos.toml sets prices and a budget (found upward from the current folder).",
+            help="Project whose agentos.toml sets prices and a budget (default: the current folder or a parent).",
         ),
         click.Option(
             ["--offline"], is_flag=True, help="Forward to the built-in model server: no key, no network."

@@ -11,7 +11,7 @@ def _repo_option() -> click.Option:
     return click.Option(
         _REPO,
         type=click.Path(path_type=Path, file_okay=False),
-        help="Project folder (found upward from the current folder).",
+        help="Project folder (default: the current folder or a parent).",
     )
 
 

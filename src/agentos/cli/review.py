@@ -76,7 +76,7 @@ def _run(**parsed: object) -> int:
 
 
 def _check_project(context: "ReviewContext") -> None:
-    """Raise PreflightError if this folder is no project: neither by its files, nor because a run has worked here."""
+    """Raise PreflightError if this folder is not a project: it has no files of one, and no run has worked here."""
     from agentos.config.project import is_project
     from agentos.core.errors import PreflightError
 
@@ -100,7 +100,7 @@ def _review(context: "ReviewContext", options: ReviewOptions) -> int:
     is_dropped = options.reject is not None and reviews[0].change is SourceChange.GONE
     if len(reviews) == 1 and reviews[0].state.decision is not None and not is_dropped:
         return _report_decided(context, reviews[0], decides=options.decides or options.edit)
-    if options.edit and reviews[0].asks:
+    if options.edit and reviews[0].is_question:
         return 0 if edit_answers(context, reviews[0]) else 1
     if options.decides:
         return _decide(context, [edit(context, reviews[0])] if options.edit else reviews, options)
@@ -108,7 +108,7 @@ def _review(context: "ReviewContext", options: ReviewOptions) -> int:
         named = [edit(context, reviews[0])] if options.edit else reviews
         return ask_about(context, named, others_waiting(context, reviews))
     if not options.show and not options.diff:
-        raise click.UsageError(NO_TERMINAL_TO_ANSWER if reviews[0].asks else NO_TERMINAL)
+        raise click.UsageError(NO_TERMINAL_TO_ANSWER if reviews[0].is_question else NO_TERMINAL)
     for pending in reviews:
         show(diff_text(context, pending) if options.diff else item_text(context, pending))
     return 0
@@ -140,7 +140,7 @@ def _check(options: ReviewOptions) -> None:
         flag = "--reject" if options.reject is not None else "--send-back"
         read = f' ("{shortened(text)}" was read as the text of {flag})' if text else ""
         raise click.UsageError(
-            f'no item is named{read}; expected such as: agentos review LLD-42 {flag} "what to change"'
+            f'no item is named{read}; type, for example: agentos review LLD-42 {flag} "what to change"'
         )
 
 
@@ -276,7 +276,7 @@ command = ReviewCommand(
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="Project folder (found upward from the current folder).",
+            help="Project folder (default: the current folder or a parent).",
         ),
     ],
     callback=_run,

@@ -61,7 +61,9 @@ def ask_about(
             if not _goes_on(f"{len(reviews) - number} more waiting. Go on with {item}?"):
                 break
         show(item_text(context, pending))
-        answer = (_ask_graph if pending.asks else _ask)(context, pending, is_last=number == len(reviews) - 1)
+        answer = (_ask_graph if pending.is_question else _ask)(
+            context, pending, is_last=number == len(reviews) - 1
+        )
         if answer is Answer.QUIT:
             break
     return 0
@@ -164,7 +166,7 @@ def item_text(context: "ReviewContext", pending: "PendingReview") -> str:
     from agentos.outputs.format import clock
     from agentos.review.queue import change_text, draft_text, lineage
 
-    if pending.asks:
+    if pending.is_question:
         return question_text(pending)
     parked, pages = pending.parked_item, lineage(context, pending.parked_item)
     width = max((len(page.name) for page in pages), default=0)
@@ -196,7 +198,7 @@ def diff_text(context: "ReviewContext", pending: "PendingReview") -> str:
     from agentos.outputs.colour import painter, unpainted
     from agentos.review.queue import draft_text, previous_draft
 
-    if pending.asks:
+    if pending.is_question:
         return f"{pending.parked_item.item} has no drafts to compare: its graph asks a question."
     previous = previous_draft(context, pending)
     if previous is None:
@@ -217,7 +219,7 @@ def _coloured(line: str) -> str:
 
 def subject(pending: "PendingReview") -> str:
     request = pending.request
-    if pending.asks:
+    if pending.is_question:
         return question_subject(pending)
     if not request.verdict:
         return f"draft {request.round}"

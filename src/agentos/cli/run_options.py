@@ -172,7 +172,7 @@ def run_parameters() -> list[click.Parameter]:
         click.Option(
             ["--repo"],
             type=click.Path(path_type=Path, file_okay=False),
-            help="Project folder (found upward from the current folder).",
+            help="Project folder (default: the current folder or a parent).",
         ),
         click.Option(
             ["--trust"],
@@ -182,7 +182,7 @@ def run_parameters() -> list[click.Parameter]:
         click.Option(
             ["--page"],
             is_flag=True,
-            help="Serve the page beside the run and print its address (see: agentos page).",
+            help="Serve the page alongside the run and print its address (see: agentos page).",
         ),
         click.Option(
             ["--fleet"],

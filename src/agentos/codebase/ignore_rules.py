@@ -21,7 +21,7 @@ _MAX_RULES = 2000  # per folder
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
+class _IgnoreRule:
     pattern: re.Pattern[str]
     is_negated: bool
     folders_only: bool
@@ -30,7 +30,7 @@ class _Rule:
 class IgnoreRules:
     """The rules that apply in one folder: those of its parents, then its own. The last matching rule decides."""
 
-    def __init__(self, rules: tuple[_Rule, ...] | None = None) -> None:
+    def __init__(self, rules: tuple[_IgnoreRule, ...] | None = None) -> None:
         self._rules = tuple(filter(None, (_rule(line, "") for line in _ALWAYS))) if rules is None else rules
 
     def entering(self, root: Path, folder: str) -> "IgnoreRules":
@@ -50,7 +50,7 @@ class IgnoreRules:
         return False
 
 
-def _rule(line: str, base: str) -> _Rule | None:
+def _rule(line: str, base: str) -> _IgnoreRule | None:
     text = line.rstrip()
     if not text or text.startswith("#"):
         return None
@@ -60,7 +60,7 @@ def _rule(line: str, base: str) -> _Rule | None:
     text = text.rstrip("/")
     # A slash before the end anchors the pattern to the folder of its file; otherwise it applies at any depth below.
     anywhere = "" if "/" in text else "(?:.*/)?"
-    return _Rule(
+    return _IgnoreRule(
         re.compile(re.escape(base) + anywhere + _glob(text.removeprefix("/"))), is_negated, folders_only
     )
 

@@ -23,7 +23,7 @@ VERSION = 2
 """Increase it with every change to the tables or to what is stored in them; indexes of other versions are then rebuilt."""
 KEPT_SNAPSHOTS = 4  # runs that started at older commits may still be reading
 _BUSY_TIMEOUT = 30.0  # seconds
-_CACHE = -16_000  # negative, so that SQLite takes it for KiB instead of pages
+_CACHE = -16_000  # negative: SQLite then reads it as KiB instead of pages
 # `text` is the full-text index of all contents, whose `rowid` is that of `blobs`; it can search but not return them. `texts`
 # are the contents that are shown whole. `names` are the names that contents define, without their enclosing definitions.
 _SCHEMA = """

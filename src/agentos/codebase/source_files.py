@@ -41,7 +41,7 @@ _REGULAR_MODES = ("100644", "100755")
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """`path` is relative to the project, `blob` the hash that git gives the content; `size` in bytes."""
+    """A file of a snapshot: its path in the project, git's hash of its content, and its size in bytes."""
 
     path: str
     blob: str

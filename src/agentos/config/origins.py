@@ -76,7 +76,7 @@ def _source(
 def _project_source(project: Path, flags: Flags) -> str:
     if flags.repo:
         return "flag --repo"
-    return "this folder" if project == working_folder() else "found upward from this folder"
+    return "this folder" if project == working_folder() else "found in a parent folder"
 
 
 def line_of(path: Path, name: str) -> int | None:

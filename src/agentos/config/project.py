@@ -1,4 +1,4 @@
-"""Finds the project that a command works on, upward from the current folder."""
+"""Finds the project that a command works on, in the current folder or above it, and writes its paths for messages."""
 
 import os
 import re
@@ -14,7 +14,7 @@ BACKLOG_FOLDERS = ("issues", "ideas/active")
 
 
 def find_project(start: Path, environment: Mapping[str, str]) -> Path:
-    """The nearest folder upward with an agentos.toml, else the nearest one with a backlog, else `start` itself.
+    """The nearest folder from `start` upward that has an agentos.toml, else one that has a backlog, else `start` itself.
 
     If `start` has either, it is the project, whatever is above it. The search ends at a folder with .git. It does not
     look into the home directory, the root or shared folders such as /tmp, nor above them, unless it starts there.

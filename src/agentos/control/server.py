@@ -37,7 +37,7 @@ def socket_path(folder: Path) -> Iterator[str]:
 
 
 @dataclass(slots=True)
-class _Connection:
+class _ControlConnection:
     socket: socket.socket
     unread: bytes = b""
 
@@ -63,7 +63,7 @@ class ControlSocket:
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / SOCKET_NAME
-        self._connections: dict[int, _Connection] = {}
+        self._connections: dict[int, _ControlConnection] = {}
         self._selector = selectors.DefaultSelector()
         self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._listening.settimeout(0.0)
@@ -113,10 +113,10 @@ class ControlSocket:
         connection.settimeout(0.0)
         if len(self._connections) >= MAX_CONNECTIONS:
             self._forget(next(iter(self._connections.values()))).close()
-        self._connections[connection.fileno()] = _Connection(connection)
+        self._connections[connection.fileno()] = _ControlConnection(connection)
         self._selector.register(connection, selectors.EVENT_READ)
 
-    def _read(self, connection: _Connection) -> PendingRequest | None:
+    def _read(self, connection: _ControlConnection) -> PendingRequest | None:
         try:
             chunk = connection.socket.recv(MAX_REQUEST)
         except BlockingIOError:
@@ -147,7 +147,7 @@ class ControlSocket:
         _reply_and_close(connection, [events.RequestDeclined(problem, 2)])
         return None
 
-    def _forget(self, connection: _Connection) -> socket.socket:
+    def _forget(self, connection: _ControlConnection) -> socket.socket:
         """Stop reading from the connection; a reply can still be sent."""
         self._selector.unregister(connection.socket)
         del self._connections[connection.socket.fileno()]

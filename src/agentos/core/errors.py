@@ -64,7 +64,7 @@ class LimitReached(AgentosError):
 
 
 class TrackerError(AgentosError):
-    """`retryable`: trying again could help."""
+    """The issue tracker cannot be used; `retryable` if trying again could help."""
 
     exit_code = 3
 
@@ -91,9 +91,10 @@ class ModelError(AgentosError):
 
 
 class CallRefused(ModelError):
-    """`blame_after`: so many equal failures in a row, while other calls are answered, show that the call itself is the cause.
+    """The provider refused the call or failed to answer it.
 
-    None if it cannot be.
+    `blame_after`: after this many equal failures in a row, while other calls are answered, the call itself is taken to be
+    the cause; None if it cannot be.
     """
 
     def __init__(self, refusal: "Refusal", *, blame_after: int | None = 3) -> None:
@@ -111,7 +112,7 @@ class BadRequest(ModelError):
 
 
 class EmptyAnswer(BadRequest):
-    """`finish` says why the model stopped."""
+    """The model returned no text; `finish` says why it stopped."""
 
     def __init__(self, finish: str, detail: str) -> None:
         super().__init__(f"the model returned no text ({detail})")

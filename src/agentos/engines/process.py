@@ -137,7 +137,7 @@ class ProcessEngine:
         self._selector.register(fork_server, selectors.EVENT_READ, self._read_fork_server)
         # This is the first message, so that every worker inherits the descriptors.
         if self._spec.inherited:
-            fork_server.send({"hold": "this"}, self._spec.inherited)
+            fork_server.send({"hold": "descriptors"}, self._spec.inherited)
 
     def _read_fork_server(self) -> None:
         assert self._fork_server is not None
@@ -192,7 +192,7 @@ class ProcessEngine:
                     one.kill_due = one.kill_due and min(one.kill_due, last)
 
     def _kill_hanging_fork_server(self) -> None:
-        """A fork server that confirms no kill would make the run wait for ever: kill it and all workers."""
+        """A fork server that confirms no kill would make the run wait forever: kill it and all workers."""
         now = time.monotonic()
         if (
             self._fork_server is None

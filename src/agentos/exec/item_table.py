@@ -16,7 +16,7 @@ FORMATS = (".csv", ".tsv", ".json", ".jsonl", ".ndjson")
 NAME_COLUMNS = ("item", "file", "path", "id")
 """The column that names the item; without one of these, it is the first."""
 BYTE_ORDER_MARK = "\ufeff"
-"""Spreadsheets write it at the start of UTF-8 files; it belongs to no name."""
+"""Spreadsheets write it at the start of UTF-8 files; it is not part of the first column's name."""
 _UNDECODED = re.compile("[\udc80-\udcff]")
 
 
@@ -54,7 +54,7 @@ def read_table(name: str, text: str) -> list[TableRow]:
 
 def _records(suffix: str, text: str) -> Iterator[object]:
     if "\0" in text:
-        raise ValueError("is no UTF-8 text; save it as UTF-8")
+        raise ValueError("is not UTF-8 text; save it as UTF-8")
     if found := _UNDECODED.search(text):
         line, byte = text.count("\n", 0, found.start()) + 1, ord(found[0]) - 0xDC00
         raise ValueError(
@@ -65,7 +65,7 @@ def _records(suffix: str, text: str) -> Iterator[object]:
     elif suffix == ".json":
         found = json.loads(text)
         if not isinstance(found, list):
-            raise ValueError("expected a list of objects or of words")
+            raise ValueError("expected a list of objects or strings")
         yield from found
     else:
         # Not splitlines: a JSON string may contain separators such as U+2028.
@@ -98,7 +98,7 @@ def _row(name: str, number: int, record: object) -> TableRow:
         return TableRow(record, ())
     if not isinstance(record, dict) or not record:
         raise PreflightError(
-            f"{name}: row {number} is {record!r:.80}; expected an object with columns, or a word"
+            f"{name}: row {number} is {record!r:.80}; expected an object with columns, or a string"
         )
     columns = tuple(Column(str(key), _text(value)) for key, value in record.items())
     values = {column.name: column.value for column in columns}

@@ -88,8 +88,8 @@ class Collector:
                 self._project.write(document.path, document.content)
         elif self._project.exists(document.path):
             with contextlib.suppress(FileNotFoundError):  # another collector removed it first
-                found = hashlib.sha256(self._project.read(document.path)).hexdigest()
-                if found in document.earlier:
+                digest = hashlib.sha256(self._project.read(document.path)).hexdigest()
+                if digest in document.earlier:
                     self._project.remove(document.path)
 
     def _recorded(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ from temporalio.service import RPCError
 from agentos.core.errors import PreflightError
 from agentos.core.planning.submission import thread_id
 from agentos.core.protocol import events
-from agentos.core.protocol.ports import Listener
+from agentos.core.protocol.ports import Clock, Listener
 from agentos.core.protocol.results import Ending, Outcome, Usage, failed
 from agentos.core.ratelimit.refusals import RefusalKind
 from agentos.core.scheduling.control import EXIT_CODES
@@ -19,7 +19,6 @@ from agentos.fleet.collect import Collector
 from agentos.fleet.machine_usage import UsageOverMachines
 from agentos.fleet.replay import replay
 from agentos.fleet.temporal import cancel_items, map_bounded, workflow_status
-from agentos.run.event_loop import Clock
 from agentos.run.session import HOST_CLOCK
 from agentos.run.signals import Signals
 from agentos.storage.postgres.connecting import is_away

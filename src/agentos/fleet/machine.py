@@ -51,7 +51,7 @@ from agentos.storage.postgres.schema import check_tables
 from agentos.workflows.registry import find_workflow, workflow_names
 
 if TYPE_CHECKING:
-    from agentos.fleet.item_traces import ItemTraces
+    from agentos.fleet.item_spans import ItemSpans
 
 NEVER = 1e9  # seconds; a worker waits for keys indefinitely
 WRITER_TIMEOUT = 2.0  # seconds to write the last events when a worker ends
@@ -150,17 +150,17 @@ class FleetWorker:
             ) from self._poller.failure
         return code
 
-    def _open_traces(self, stack: contextlib.ExitStack) -> "ItemTraces | None":
+    def _open_traces(self, stack: contextlib.ExitStack) -> "ItemSpans | None":
         """Load OpenTelemetry only if traces were requested."""
         if not self._has_traces:
             return None
-        from agentos.fleet.item_traces import ItemTraces
+        from agentos.fleet.item_spans import ItemSpans
         from agentos.outputs.span_export import SpanWriter
 
         spans = stack.enter_context(
             contextlib.closing(SpanWriter("agentos-worker", self._machine, self._warn))
         )
-        return ItemTraces(spans.write, self._machine)
+        return ItemSpans(spans.write, self._machine)
 
     def _take_membership_changes(self, signals: Signals) -> list[events.ItemJoined | events.ItemWithdrawn]:
         """If polling has failed for good, hand over the items in progress, as after SIGTERM."""

@@ -8,9 +8,11 @@ SETTLE_TIMEOUT = 2.0  # seconds that an item's end waits for calls of processes 
 
 
 class CallsInFlight:
-    """`settle` makes it call `on_settled(item)`: at once if the item has no call in flight, otherwise after its last one.
+    """Counts the calls in flight of each item, so that an item is settled only after its last one.
 
-    This is needed because a program that has read the end of a response may exit before the gateway has read the end of
+    After `settle(item)`, `on_settled(item)` is called: at once if none is in flight, otherwise when the last one ends.
+
+    This matters because a program that has read the end of a response may exit before the gateway has read the end of
     the stream.
     """
 

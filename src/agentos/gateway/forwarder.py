@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from agentos.core.protocol import events
+from agentos.core.protocol.ports import Clock
 from agentos.core.protocol.results import Usage
 from agentos.core.quota.budget import add_costs
 from agentos.core.quota.lease import Lease
@@ -27,21 +28,13 @@ DENIED = (RefusalKind.NO_ACCESS, RefusalKind.CALL_DENIED)
 
 
 @dataclass(frozen=True, slots=True)
-class Clocks:
-    """`host` is monotonic and measures durations; `wall` is compared with dates in headers."""
-
-    host: Callable[[], float]
-    wall: Callable[[], float]
-
-
-@dataclass(frozen=True, slots=True)
 class CallContext:
     """What forwarding a call needs; leases are acquired from `broker` for `holder`."""
 
     holder: str
     broker: LeaseBroker
     upstream: Upstream
-    clocks: Clocks
+    clock: Clock
     denials: AccessDenials
     since: float | None = None
     """When the call first asked for a key, if this is a retry that the gateway asked for."""
@@ -95,7 +88,7 @@ class LeaseGuard:
             events.LeaseReleased(
                 self._context.holder,
                 self._lease.id,
-                self._context.clocks.host() - self._lease.granted_at,
+                self._context.clock.monotonic() - self._lease.granted_at,
                 usage,
                 refusal,
                 self._request.model,
@@ -173,7 +166,7 @@ class Forwarder:
 
     async def _acquire(self, deadline: float) -> Lease:
         context, request = self._context, self._request
-        started_at = context.clocks.host()
+        started_at = context.clock.monotonic()
         wanted = events.LeaseRequested(
             context.holder,
             "call",
@@ -195,7 +188,7 @@ class Forwarder:
                 wanted, deadline, self._waits.on_reason, context.since, self._denied
             )
         finally:
-            self._record.waited += context.clocks.host() - started_at
+            self._record.waited += context.clock.monotonic() - started_at
             late.cancel()
             if is_waiting:
                 self._waits.on_end()
@@ -266,7 +259,7 @@ class Forwarder:
         return self._refusal(failure.status, failure.body, response)
 
     def _refusal(self, status: int, body: object, response: UpstreamResponse) -> Refusal | None:
-        return self._request.dialect.refusal(status, body, response.header_map, self._context.clocks.wall())
+        return self._request.dialect.refusal(status, body, response.header_map, self._context.clock.wall())
 
     async def _read_refusal(self, response: UpstreamResponse, guard: LeaseGuard) -> RefusedAttempt | None:
         """Pass on an error that the request itself caused, and return None: another key would not help."""

@@ -5,12 +5,13 @@ import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from agentos.core.protocol.ports import Clock
 from agentos.core.protocol.trace_context import TRACEPARENT
 from agentos.gateway.access_denials import AccessDenials
 from agentos.gateway.accounts import Account, Declined
 from agentos.gateway.dialects import DIALECTS
 from agentos.gateway.dialects.base import JSON, GatewayError, plain_error, send_error, send_response
-from agentos.gateway.forwarder import CallContext, Clocks, Forwarder, WaitListener
+from agentos.gateway.forwarder import CallContext, Forwarder, WaitListener
 from agentos.gateway.lease_broker import RETRY_AFTER_BUSY, LeaseBrokers, NoKey
 from agentos.gateway.request_parser import ProxyRequest, parse_request, wants_websocket
 from agentos.gateway.retry_positions import RetryPositions
@@ -68,15 +69,15 @@ class RequestHandler:
         tokens: TokenVerifier,
         brokers: LeaseBrokers,
         upstream: Upstream,
-        clocks: Clocks,
+        clock: Clock,
         policy: CallPolicy,
     ) -> None:
         self._tokens = tokens
         self._brokers = brokers
         self._upstream = upstream
-        self._clocks = clocks
+        self._clock = clock
         self._policy = policy
-        self._positions = RetryPositions(clocks.host)
+        self._positions = RetryPositions(clock.monotonic)
         self._denials = AccessDenials()
         self._call_ids = itertools.count(1)
 
@@ -109,7 +110,7 @@ class RequestHandler:
     def _keys(self) -> dict[str, object]:
         """The state of the keys for the page of a fleet, without secrets and addresses."""
         found = [{**key_json(row), "base_url": None} for row in self._brokers.metered.key_rows()]
-        return {"now": self._clocks.wall(), "keys": found}
+        return {"now": self._clock.wall(), "keys": found}
 
     def _send_json(
         self, head: HttpRequest, connection: Connection, content: Callable[[], dict[str, object]]
@@ -146,9 +147,9 @@ class RequestHandler:
         item = record.item
         # Each call is a separate lease holder, so it can be cancelled without affecting the item's other calls.
         holder = f"{item} {next(self._call_ids)}"
-        started_at, since = self._clocks.host(), self._positions.take(request)
+        started_at, since = self._clock.monotonic(), self._positions.take(request)
         broker = self._brokers.for_request(request)
-        context = CallContext(holder, broker, self._upstream, self._clocks, self._denials, since)
+        context = CallContext(holder, broker, self._upstream, self._clock, self._denials, since)
         forwarder = Forwarder(
             context,
             record,
@@ -167,6 +168,6 @@ class RequestHandler:
                 self._positions.keep(request, started_at if since is None else since, error.retry_after)
             send_error(connection, request.dialect, error.error, str(error), error.retry_after)
         finally:
-            record.seconds = self._clocks.host() - started_at
+            record.seconds = self._clock.monotonic() - started_at
             self._policy.settle(request, accounts, None if record.is_abandoned else record.cost)
             self._policy.on_end(record)

@@ -53,6 +53,6 @@ class RetryPositions:
 
 
 def _identity(request: ProxyRequest) -> str:
-    found = hashlib.sha256(f"{request.token}\n{request.path}\n".encode())
-    found.update(request.body)
-    return found.hexdigest()
+    digest = hashlib.sha256(f"{request.token}\n{request.path}\n".encode())
+    digest.update(request.body)
+    return digest.hexdigest()

@@ -18,7 +18,7 @@ from agentos.config.settings import Settings, environment, worker_environment
 from agentos.core.errors import PreflightError
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import EventEncoder
-from agentos.core.protocol.ports import PeerLog
+from agentos.core.protocol.ports import Clock, PeerLog
 from agentos.core.quota.budget import Budget, PriceList
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.kept_keys import KeptKeys
@@ -29,7 +29,7 @@ from agentos.gateway.accounts import Account, Accounts, Declined, budget_header
 from agentos.gateway.calls_in_flight import CallsInFlight
 from agentos.gateway.console import GatewayConsole
 from agentos.gateway.dialects.base import GatewayError
-from agentos.gateway.forwarder import Clocks, WaitListener
+from agentos.gateway.forwarder import WaitListener
 from agentos.gateway.handler import CallPolicy, RequestHandler
 from agentos.gateway.lease_broker import LeaseBroker, LeaseBrokers, without_limits
 from agentos.gateway.request_parser import ProxyRequest
@@ -203,7 +203,7 @@ class _Gateway:
             shows_keys=bool(options.listen),
         )
         handler = RequestHandler(
-            self._registry or self._signer, brokers, upstream, Clocks(host_clock, time.time), policy
+            self._registry or self._signer, brokers, upstream, Clock(host_clock, time.time), policy
         )
         address = options.listen or SharedAddress("127.0.0.1", options.port)
         started_at = time.monotonic()
@@ -394,13 +394,13 @@ class _Gateway:
             self._accounts.settle(accounts, request, cost)
 
     async def _admit(self, request: ProxyRequest, accounts: list[Account]) -> Declined | None:
-        if problem := self._price_missing(request):
+        if problem := self._missing_price_problem(request):
             return Declined(GatewayError.UNPAID, problem)
         if not self._accounts or not accounts:
             return None
         return await self._accounts.admit(accounts, request, self._options.max_wait)
 
-    def _price_missing(self, request: ProxyRequest) -> str | None:
+    def _missing_price_problem(self, request: ProxyRequest) -> str | None:
         free = request.is_unmetered or self._options.offline
         if self._settings.budget is None or free or self._prices.of(request.model) is not None:
             return None

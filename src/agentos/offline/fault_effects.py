@@ -15,7 +15,7 @@ from agentos.offline.vendors.neutral import (
     Reply,
     ReplyEnding,
     Violation,
-    whole,
+    whole_reply,
 )
 
 REASONS = {
@@ -107,7 +107,7 @@ def apply_fault(fault: Fault, reply: Reply) -> Reply:
             body = b"".join(_first_half(reply))
             return Reply(200, reply.headers, (body,), length=len(body))
         case FaultKind.HTML:
-            return whole(200, "text/html; charset=utf-8", LOGIN_PAGE)
+            return whole_reply(200, "text/html; charset=utf-8", LOGIN_PAGE)
         case FaultKind.HUGE:
             return replace(
                 reply,

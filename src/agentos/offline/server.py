@@ -16,7 +16,7 @@ from agentos.offline.config import KeyNames, OfflineKey, ServerConfig
 from agentos.offline.faults import parse_faults
 from agentos.offline.service import OfflineService
 from agentos.offline.vendors import anthropic_messages, gemini_content, openai_chat, openai_responses
-from agentos.offline.vendors.neutral import NeutralRequest, Reply, ReplyEnding, whole
+from agentos.offline.vendors.neutral import NeutralRequest, Reply, ReplyEnding, whole_reply
 
 # The first dialect that claims a request gets it. Gemini is last: it claims every path under /v1.
 DIALECTS = (
@@ -142,11 +142,11 @@ async def _send_reply(reply: Reply, connection: Connection) -> None:
 
 
 def _json(status: int, body: bytes) -> Reply:
-    return whole(status, "application/json", body)
+    return whole_reply(status, "application/json", body)
 
 
 def _text(status: int, text: str) -> Reply:
-    return whole(status, "text/plain; charset=utf-8", text.encode())
+    return whole_reply(status, "text/plain; charset=utf-8", text.encode())
 
 
 @contextlib.contextmanager

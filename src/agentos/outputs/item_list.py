@@ -17,7 +17,7 @@ _LAST = (Verdict.NEEDS_REVISION.value, Ending.FAILED.value)
 
 @dataclass(frozen=True, slots=True)
 class ItemList:
-    """`counts` are texts such as `480 approved`; `rows` are the items to list one by one."""
+    """The items of a run, shortened: `counts` such as `480 approved`, and the `rows` to list one by one."""
 
     counts: tuple[str, ...]
     rows: tuple[ItemStats, ...]

@@ -1,4 +1,4 @@
-"""Explains why nothing runs, which selected items do not run, which files are not items, which items will fail, and which are large."""
+"""Says what a plan leaves out and why: skipped files, items that do not run. Warns of items that will fail or are large."""
 
 from collections.abc import Callable, Mapping, Sequence
 
@@ -33,7 +33,7 @@ def explain_empty_plan(plan: Plan, selection: Selection, say: Say, repo: str = "
             say(f"{COORDINATOR} List runs: agentos runs")
     elif selection.failed:
         say(
-            f"{COORDINATOR} No selected item failed in the last run. To run every pending item: --all instead of --failed"
+            f"{COORDINATOR} No selected item failed in the last run. To run every pending item, replace --failed with --all"
         )
     elif selection.labels:
         labels = ", ".join(selection.labels)
@@ -55,7 +55,7 @@ def explain_empty_plan(plan: Plan, selection: Selection, say: Say, repo: str = "
 def skipped_lines(
     skipped: Sequence[SkippedFile], repo: str = "", fixes: Mapping[SkipReason, str] = SKIP_FIXES
 ) -> list[str]:
-    """One line per reason: how many files are not items, their names, and how to turn them into items.
+    """One line for each reason why files are not items: how many, which, and how to make items of them.
 
     `repo` is what to append to a command so that it finds the project.
     """
@@ -93,7 +93,7 @@ def large_lines(entries: Sequence[PlanEntry]) -> list[str]:
     ]
     if more := large[MAX_NAMED:]:
         lines.append(
-            f"{count(len(more), 'more item')} of over {LARGE_SOURCE:,} tokens: {_some_of([item.id for item in more])}"
+            f"{count(len(more), 'more item')} over {LARGE_SOURCE:,} tokens: {_some_of([item.id for item in more])}"
         )
     return lines
 
@@ -104,7 +104,7 @@ def _some_of(names: Sequence[str]) -> str:
 
 
 def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
-    """Say which files are not items, which items are large, and which selected ones do not run.
+    """Name the files that are not items, the items that are large, and the selected ones that do not run.
 
     Those that do not run are named if they are few, otherwise counted.
     """
@@ -139,7 +139,7 @@ def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
 
 
 def _range_lines(plan: Plan) -> list[str]:
-    """What the named ranges contain besides items to run."""
+    """The closed items and the missing numbers in ranges that the user named."""
     lines = []
     if plan.missing:
         lines.append(f"No item has the number {_some_of(plan.missing)}")
@@ -153,7 +153,7 @@ def _range_lines(plan: Plan) -> list[str]:
 
 
 def gone_lines(gone: Sequence[Candidate], repo: str = "") -> list[str]:
-    """What became of items that are no longer there, and what to do about it."""
+    """The items that are no longer there, each with what to do about it."""
     failed = [candidate.item.id for candidate in gone if candidate.gone is Gone.FAILED]
     lines = [
         f"{candidate.item.id} is parked, but its file is gone: restore it, or drop the item with: "

@@ -22,7 +22,7 @@ Attributes = Mapping[str, str | int | float]
 
 
 class SpanRole(StrEnum):
-    """Which side of a call a span is; INTERNAL is no call."""
+    """Which side of a call a span describes; INTERNAL is not a call."""
 
     INTERNAL = "internal"
     CLIENT = "client"
@@ -31,7 +31,7 @@ class SpanRole(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FinishedSpan:
-    """`start` and `end` are wall times in seconds; `error` is empty if there was none."""
+    """A span to export. `start` and `end` are wall times in seconds; `error` is empty if there was none."""
 
     name: str
     context: SpanContext

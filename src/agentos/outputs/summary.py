@@ -182,7 +182,7 @@ def not_redone(stats: RunStats) -> list[str]:
 
 
 def _not_redone(stats: RunStats) -> list[ItemStats]:
-    """The items that `--fresh` did not reach. Without the flag, the same command would take them for finished.
+    """The items that `--fresh` did not reach. Without the flag, the same command would consider them finished.
 
     Once its first node has started, an item is resumed, because its checkpoint records the redo.
     """

@@ -24,7 +24,7 @@ class LoginRefused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class NewSession:
+class NewPageSession:
     """The two halves of a browser's session.
 
     A browser sends the cookie to every port of a host, and so to a server that another user runs there. The key is
@@ -36,7 +36,7 @@ class NewSession:
 
 
 @dataclass(slots=True)
-class Sessions:
+class PageSessions:
     """Logs in browsers and programs. Stores only digests of tokens, and compares them in constant time.
 
     A login token works once: when one is used, `on_used` is called with the next.
@@ -50,10 +50,10 @@ class Sessions:
     _bearers: dict[str, float] = field(default_factory=dict)
     _failures: list[float] = field(default_factory=list)
 
-    def log_in(self, secret: str) -> NewSession:
+    def log_in(self, secret: str) -> NewPageSession:
         """Exchange a login token, or the password, for a session. Raises LoginRefused."""
         self._check_secret(secret)
-        session = NewSession(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        session = NewPageSession(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
         _make_room(self._browsers, MAX_SESSIONS)
         self._browsers[_digest(session.cookie)] = (_digest(session.key), self.clock() + SESSION_SECONDS)
         return session

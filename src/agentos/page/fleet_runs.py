@@ -23,13 +23,13 @@ TOTALS = (events.ItemEnded, events.CallCompleted, events.LeaseReleased)
 
 
 @dataclass(frozen=True, slots=True)
-class FleetDocuments:
+class StoredDocuments:
     """The documents of one item as they are in Postgres now."""
 
     contents: dict[str, bytes]
 
     @classmethod
-    def of(cls, found: Sequence[FleetDocument]) -> "FleetDocuments":
+    def of(cls, found: Sequence[FleetDocument]) -> "StoredDocuments":
         return cls({document.path: document.content for document in found if document.content is not None})
 
     def names(self, folder: str) -> list[str]:
@@ -70,7 +70,7 @@ class FleetRun:
 
     def documents(self, item: str) -> DocumentFiles:
         with self.shared.session():  # `database` is the connection of its reader
-            return FleetDocuments.of(self.database.documents(item, self.journal.row.project))
+            return StoredDocuments.of(self.database.documents(item, self.journal.row.project))
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agentos.page.access import SESSION_HEADER, HostCheck, Sessions, cookie_of, origin_problem
+from agentos.page.access import SESSION_HEADER, HostCheck, PageSessions, cookie_of, origin_problem
 
 MAX_BODY = 2 * 1024 * 1024  # bytes; a draft edited in the page
 MAX_DISCARDED = 4 * MAX_BODY  # bytes
@@ -43,7 +43,7 @@ class Guard:
     """Refuses a request before any route sees it, unless the page itself or a program with a token sent it."""
 
     app: ASGIApp
-    sessions: Sessions
+    sessions: PageSessions
     hosts: HostCheck
     cookie_name: str
     login_page: Callable[[], bytes]

@@ -171,7 +171,7 @@ class ReviewQueue:
     def _show(self, waiting: WaitingItem) -> Json:
         context, pending = waiting.context, waiting.pending
         entry = self._entry(waiting)
-        if pending.asks:
+        if pending.is_question:
             return entry
         pages = lineage(context, pending.parked_item)
         draft = draft_text(context, pending)

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp
 
 from agentos.core.errors import NothingMatches, UsageError
 from agentos.core.text.secrets import Redactor
-from agentos.page.access import SESSION_SECONDS, HostCheck, Sessions, cookie_of
+from agentos.page.access import SESSION_SECONDS, HostCheck, PageSessions, cookie_of
 from agentos.page.actions import RunControl, parse_decision
 from agentos.page.event_stream import EventResponse, EventStreams, parse_position
 from agentos.page.guard import Guard
@@ -40,7 +40,7 @@ MAX_LOG_LINES = 5000
 class PageApp:
     """The state that the routes share, and the handlers."""
 
-    sessions: Sessions
+    sessions: PageSessions
     read_only: bool
     redact: Callable[[], Redactor]
     link: Callable[[str], str]

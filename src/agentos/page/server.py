@@ -18,7 +18,7 @@ from agentos.config.settings import FleetAccess, environment
 from agentos.core.errors import AgentosError, PreflightError
 from agentos.core.text.secrets import Redactor, Secret
 from agentos.core.text.values import split_url
-from agentos.page.access import HostCheck, Sessions
+from agentos.page.access import HostCheck, PageSessions
 from agentos.page.actions import HomeControl, RunControl
 from agentos.page.event_stream import MAX_STREAMS, EventStreams
 from agentos.page.reviews import HomeReviews, ReviewQueue
@@ -74,7 +74,7 @@ def serve_page(options: PageOptions, ready: Callable[[str], None], next_link: Ca
     def link(token: str) -> str:
         return f"http://{_shown_host(options.host)}:{port}/login#{token}"
 
-    sessions = Sessions(time.monotonic, options.password, lambda token: next_link(link(token)))
+    sessions = PageSessions(time.monotonic, options.password, lambda token: next_link(link(token)))
     with listening, contextlib.ExitStack() as stack:
         parts = (
             _fleet_parts(options.home, options.fleet, stack) if options.fleet else _home_parts(options.home)

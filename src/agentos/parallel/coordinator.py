@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from agentos.core.constants import DEFAULT_PARALLEL, MAX_PARALLEL
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import StartWorker
+from agentos.core.protocol.ports import Clock
 from agentos.core.protocol.results import Ending, Outcome, failed
 from agentos.core.quota.budget import Limits
 from agentos.core.quota.pool import Pool
@@ -21,7 +22,7 @@ from agentos.engines.inline import InlineChannel, InlineEngine
 from agentos.outputs.format import count, over_maximum
 from agentos.parallel.credentials import CredentialCoordinator, ReservedCredential
 from agentos.parallel.subprocess_call import call_in_process, error_text
-from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
+from agentos.run.event_loop import EventLoop, ExternalInputs
 from agentos.run.signals import Signals
 from agentos.storage.peer_log import NoPeers
 

@@ -19,12 +19,12 @@ _NAME = re.compile(r"[0-9]{1,3}|[0-9a-f]{32}")  # the number of a question, or i
 def answer(context: ReviewContext, review: PendingReview, values: Mapping[str, object]) -> ReviewDecision:
     """Record the answers, by the ids of the questions; a run then resumes the graph with them."""
     item = review.parked_item.item
-    _check_asks(review)
+    _check_is_question(review)
     missing = [question for question in review.request.questions if question.id not in values]
     if missing:
         number = review.request.questions.index(missing[0]) + 1
         raise UsageError(
-            f"question {number} of {item} has no answer: expected such as --answer {number}=JSON"
+            f"question {number} of {item} has no answer: expected, for example, --answer {number}=JSON"
         )
     answers = tuple(QuestionAnswer(question, json.dumps(value)) for question, value in values.items())
     decision = ReviewDecision(ReviewAction.ANSWER, answers=answers)
@@ -35,7 +35,7 @@ def answer(context: ReviewContext, review: PendingReview, values: Mapping[str, o
 
 def read_answers(review: PendingReview, texts: Sequence[str]) -> dict[str, object]:
     """The answers by question id, from `JSON` for a single question, or `NUMBER=JSON` or `ID=JSON` for each."""
-    _check_asks(review)
+    _check_is_question(review)
     questions = review.request.questions
     names = {
         **{str(number): each.id for number, each in enumerate(questions, 1)},
@@ -61,15 +61,15 @@ def read_answers(review: PendingReview, texts: Sequence[str]) -> dict[str, objec
     return found
 
 
-def _check_asks(review: PendingReview) -> None:
+def _check_is_question(review: PendingReview) -> None:
     """Raise UsageError if the item waits for a decision, not for an answer."""
     item = review.parked_item.item
-    if not review.asks:
+    if not review.is_question:
         raise UsageError(
             f"{item} waits for a review, not for an answer: expected --approve, --send-back or --reject"
         )
     if review.request.is_breakpoint:
-        raise UsageError(f"{item} asks nothing, it only waits: expected --approve to go on, or --reject")
+        raise UsageError(f"{item} asks no question, it only pauses: expected --approve to go on, or --reject")
 
 
 def is_json(text: str) -> bool:

@@ -73,7 +73,7 @@ class PendingReview:
         return self.parked_item.request
 
     @property
-    def asks(self) -> bool:
+    def is_question(self) -> bool:
         """Whether a graph's own interrupt or breakpoint waits for an answer, rather than a draft for a review."""
         return self.request.gate is Gate.QUESTION
 
@@ -279,7 +279,7 @@ def decide(
 def _check_action(review: PendingReview, action: ReviewAction) -> None:
     """Raises UsageError for a decision that does not fit what the item waits for."""
     item = review.parked_item.item
-    if not review.asks:
+    if not review.is_question:
         return
     allowed: tuple[ReviewAction, ...] = (ReviewAction.REJECT,)
     expected = "--answer JSON, or --reject"
@@ -306,9 +306,9 @@ def next_step(review: PendingReview, decision: ReviewDecision) -> str:
     match decision.action:
         case ReviewAction.ANSWER:
             return "its graph goes on with your answer"
-        case ReviewAction.APPROVE if review.asks:
+        case ReviewAction.APPROVE if review.is_question:
             return "its graph goes on"
-        case ReviewAction.REJECT if review.asks:
+        case ReviewAction.REJECT if review.is_question:
             return f"it ends as failed{', with your reason' if decision.text else ''}"
         case ReviewAction.APPROVE:
             return "it ends as approved" if review.request.verdict else "it goes to review"

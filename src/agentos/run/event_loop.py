@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from agentos.core.protocol import events
 from agentos.core.protocol.commands import GrantLease, StepResult
-from agentos.core.protocol.ports import ControlRequest, Engine, Listener, PeerLog
+from agentos.core.protocol.ports import Clock, ControlRequest, Engine, Listener, PeerLog
 from agentos.core.protocol.results import TakenItem
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.peer_state import with_shared_lock
@@ -16,14 +16,6 @@ MAX_POLL_INTERVAL = 1.0  # seconds; bounds how long an edited credentials file g
 DECISION_POLL_INTERVAL = 1.0  # seconds
 MACHINE_POLL_INTERVAL = 2.0  # seconds
 OTHER_RUNS_POLL_INTERVAL = 5.0  # seconds
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """`monotonic` measures durations; `wall` gives the times that people see."""
-
-    monotonic: Callable[[], float]
-    wall: Callable[[], float]
 
 
 CredentialUpdate = list[Credential] | events.CredentialsRejected | None

@@ -11,7 +11,7 @@ from agentos.core.constants import AUTO_PARALLEL
 from agentos.core.planning.plan import Plan
 from agentos.core.protocol import events
 from agentos.core.protocol.codec import EventEncoder
-from agentos.core.protocol.ports import ControlRequest, Engine, Listener
+from agentos.core.protocol.ports import Clock, ControlRequest, Engine, Listener
 from agentos.core.protocol.results import TakenItem
 from agentos.core.text.secrets import Redactor
 from agentos.outputs.audit import Audit, JsonLines
@@ -21,7 +21,7 @@ from agentos.outputs.writer import LineWriter
 from agentos.platform_support import host_clock
 from agentos.run.api import RunOrigin
 from agentos.run.done_hook import DoneHook
-from agentos.run.event_loop import Clock, CredentialUpdate, ExternalInputs
+from agentos.run.event_loop import CredentialUpdate, ExternalInputs
 from agentos.run.machine_meter import MachineMeter
 from agentos.run.signals import Signals
 from agentos.storage.files import Folder, private_file

@@ -19,9 +19,9 @@ _MARKERS = tuple(
 
 
 class OtherRuns:
-    """Says which items not to start, because the run that last had them has ended them or is about to continue.
+    """Finds the items that this run must not start: the run that last had them has ended them, or is about to continue.
 
-    `runs` is the folder of all runs, `began` the wall time at which this run began, `own_run` its name once it has one.
+    `runs` is the folder of all runs. `began` is the wall time at which this run began, and `own_run` its name, once it has one.
     """
 
     def __init__(self, runs: Path, began: float) -> None:
@@ -52,12 +52,12 @@ class OtherRuns:
         return None
 
     def have_worked_on(self, item: str, holder: Holder | None) -> bool:
-        """Whether another run was the last to have the item, after this run began: `--fresh` must not drop its work."""
+        """Whether another run worked on the item last, after this run began: `--fresh` must not discard that work."""
         last = self._last_event(item, holder) if holder else None
         return last is not None and last.at >= self.began
 
     def ended_items(self) -> set[str]:
-        """The items that other runs, of any project, have ended since this run began: those to look at more closely."""
+        """The items that other runs, of any project, have ended since this run began. `outcome` says which of them to leave alone."""
         others = [run.name for run in run_folders(self._runs) if run.name != self.own_run]
         journals = [journal for name in others if (journal := self._journal(name))]
         return {

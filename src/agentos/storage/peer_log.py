@@ -190,7 +190,7 @@ class FilePeerLog:
         return _TO_JSON({**encode(note), **extra, **stamp})
 
     def _acquire_liveness_lock(self) -> LockFile:
-        """Acquire it with retries, because another run may take the file for a dead run's and delete it first."""
+        """Acquire it with retries, because another run may mistake the file for that of a dead run and delete it first."""
         lock = LockFile(liveness_path(self._folder, self._run))
         for _ in range(_LIVENESS_ATTEMPTS):
             if lock.acquire() and lock.path.exists():

@@ -79,10 +79,10 @@ async def _run(vendor: str, library: str) -> Outcome:
     # Decoded, as it arrives from the coordinator.
     task = unpack(WorkerTask, json.loads(json.dumps(pack(task))))
     load = functools.partial(load_parts, providers={vendor: lambda: provider})
-    return await run_item(task, _MemoryStore(), _Channel(vendor), lambda text: None, load)
+    return await run_item(task, _MemoryStore(), _GrantingChannel(vendor), lambda text: None, load)
 
 
-class _Channel:
+class _GrantingChannel:
     """Grants every lease, up to `MAX_LEASES`. Encodes and decodes messages, as a real channel does."""
 
     def __init__(self, vendor: str) -> None:
@@ -95,7 +95,7 @@ class _Channel:
         if isinstance(event, LeaseRequested):
             self._leases += 1
             if self._leases > MAX_LEASES:
-                # The SDK does not accept the canned answers. A refused call would be repeated for ever.
+                # The SDK does not accept the canned answers. A refused call would be repeated forever.
                 raise RuntimeError("a call of a warm-up item was refused too often")
             grant = GrantLease(
                 item=event.item,

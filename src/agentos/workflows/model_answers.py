@@ -81,7 +81,7 @@ async def ask_for_review(
 
 
 class _UnreadableAnswer(UnreadableReview):
-    """`size` says how long the answer was and whether it was cut off."""
+    """An answer that cannot be parsed; `size` says how long it was and whether it was cut off."""
 
     def __init__(self, problem: str, size: str) -> None:
         super().__init__(problem)

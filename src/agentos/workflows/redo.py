@@ -14,14 +14,14 @@ REPLACES = "replaces"
 
 def fingerprint(workflow: WorkflowMembers, project: Path, item: Item) -> str:
     """A hash of the current content of the item's approved documents."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in workflow.approved_documents(project, item):
         try:
             content = hashlib.sha256(read_regular(project / name, project)).hexdigest()
         except (OSError, UnsafeFile):
             content = "-"
-        found.update(f"{content} {name}\n".encode("utf-8", "surrogateescape"))
-    return found.hexdigest()
+        digest.update(f"{content} {name}\n".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
 
 
 def is_redo(notes: Mapping[str, str], workflow: WorkflowMembers, project: Path, item: Item) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from agentos.core.planning.submission import SharedTask, thread_id
 from agentos.core.protocol import events
+from agentos.core.protocol.ports import Clock
 from agentos.core.quota.credentials import Credential
 from agentos.core.ratelimit.limits import Dimension, Rate
 from agentos.core.text.secrets import Secret
@@ -18,7 +19,6 @@ from agentos.fleet.item_workflow import ItemStart
 from agentos.fleet.poller import TemporalPoller
 from agentos.fleet.turns import ItemTurns
 from agentos.offline.rate_windows import WindowKind
-from agentos.run.event_loop import Clock
 from agentos.run.signals import Signals
 from agentos.storage.postgres.fleet_items import EventCursor
 

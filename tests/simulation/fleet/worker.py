@@ -9,6 +9,7 @@ from temporalio.activity import ActivityCancellationDetails
 from temporalio.testing import ActivityEnvironment
 
 from agentos.core.protocol import events
+from agentos.core.protocol.ports import Clock
 from agentos.core.quota.budget import Limits
 from agentos.core.quota.credentials import Credential
 from agentos.core.quota.pool import Pool
@@ -18,7 +19,7 @@ from agentos.core.text.secrets import Secret
 from agentos.fleet.active_items import ActiveItems, PreparedItem, forward_event
 from agentos.fleet.machine import NEVER
 from agentos.fleet.poller import DRAIN_TIMEOUT
-from agentos.run.event_loop import Clock, EventLoop, ExternalInputs
+from agentos.run.event_loop import EventLoop, ExternalInputs
 from agentos.storage.peer_log import NoPeers
 
 from .network import Machine

@@ -61,7 +61,7 @@ class Bottleneck:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """Without an exit code, the run had not ended after MAX_SIMULATED_TIME."""
+    """What became of a simulated run. `seconds` and `exit_code` are None if it had not ended after MAX_SIMULATED_TIME."""
 
     seconds: float | None
     usage: Usage
@@ -114,7 +114,7 @@ class RunSimulation:
         )
 
     def _wait_cause(self, providers: tuple[str, ...], now: float) -> WaitCause:
-        """Only the keys that may serve the call count: one for another provider may be idle meanwhile."""
+        """Keys that may not serve the call are ignored: one of another provider may well be idle."""
         if not self._pool.keys.usable_slots(now, providers):
             return WaitCause.COOLDOWN
         return WaitCause.SLOTS if self._pool.keys.all_held(now, providers) else WaitCause.PACE
@@ -236,7 +236,7 @@ def _fitted(entry: PlanEntry, trace: ItemTrace) -> ItemTrace:
 
 
 def _build_pool(inputs: SimulationInputs) -> Pool:
-    """A pool to which the notes about its keys were applied; learned limits are taken for stated ones."""
+    """A pool with the notes about its keys applied; limits that were learned are treated as stated by the provider."""
     pool = Pool(inputs.credentials)
     for note in inputs.notes:
         pool.apply_note(_as_stated(note))

@@ -14,6 +14,14 @@ from agentos.core.protocol.results import FinishReason, Usage
 from agentos.core.ratelimit.limits import LimitSeen
 
 
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """`monotonic` measures durations; `wall` gives the times that people see and that headers contain."""
+
+    monotonic: Callable[[], float]
+    wall: Callable[[], float]
+
+
 class Engine(Protocol):
     """Starts workers and carries messages between them and the event loop."""
 

@@ -1,4 +1,4 @@
-"""Limit candidates: the limits that may explain the latest refusal, with the numbers that the evidence suggests."""
+"""Limit candidates: the limits that may explain the latest refusal, with the figures that the evidence suggests."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -13,8 +13,8 @@ from agentos.core.ratelimit.window_lengths import WINDOW_LENGTHS
 SHORT_HISTORY = 3  # calls before a refusal, any of which may have left the window when it opened
 MAX_ODD_WIDTH = 0.2  # without a hint, an unusual length must be known to within this share of it
 MIN_LENGTH = 0.05  # seconds
-AMOUNT_SOURCES = 4  # of the latest refusals
-AVERAGED_CALLS = 60  # whose average rate is the lowest that is tried
+AMOUNT_SOURCES = 4  # latest refusals from which amounts are derived
+AVERAGED_CALLS = 60  # latest calls; their average rate is the lowest that is tried
 RATE_STEP, RATE_STEPS, REFINEMENT = 1.25, 13, 200  # factor, number of such steps, finer steps in each
 MAX_OVERFLOW = 0.1  # cost of admissions that a rate would have refused
 LEVEL_TOLERANCE = 0.1  # calls
@@ -23,7 +23,7 @@ LEVEL_TOLERANCE = 0.1  # calls
 def limit_candidates(
     evidence: Evidence, dimension: Dimension, known: Sequence[LearnedLimit]
 ) -> Iterator[tuple[LearnedLimit, int]]:
-    """Yield every limit worth a look, with the number of refusals that its numbers were taken from."""
+    """Yield every limit worth testing, with the number of refusals that its figures were derived from."""
     odd = _odd_lengths(evidence)
     lengths = {
         *WINDOW_LENGTHS,
@@ -50,7 +50,7 @@ def limit_candidates(
 
 
 def _odd_lengths(evidence: Evidence) -> list[float]:
-    """The lengths of windows that would have opened, for the newest refusal, as one of the latest calls left them."""
+    """The lengths with which the window opened, after the newest refusal, just when one of the latest calls left it."""
     newest = evidence.refusals[0]
     if not math.isfinite(newest.opens_until):
         return []
@@ -79,7 +79,7 @@ def _sliding_amount(
 
 
 def _fixed_starts(evidence: Evidence, seconds: float, *, is_odd: bool) -> list[float]:
-    """When a fixed window may have opened for the newest refusal: as it hinted, or in the openings of all refusals."""
+    """When a fixed window may have opened after the newest refusal: as its hint says, or at a time that fits all refusals."""
     newest = evidence.refusals[0]
     if newest.hinted:
         is_possible = seconds > newest.opens_until - newest.call.at - ROUNDING
@@ -120,7 +120,7 @@ def _buckets(evidence: Evidence, dimension: Dimension) -> Iterator[LearnedLimit]
 
 
 def _quick_buckets(evidence: Evidence) -> Iterator[LearnedLimit]:
-    """Find token buckets that refill within a second, where hints are rounded up to one and so show nothing.
+    """Find token buckets that refill within a second: their hints are rounded up to one second, and so reveal nothing.
 
     At every refusal the bucket had room for less than one call. The higher its rate, the emptier it was: so for each
     capacity, the possible rates are an interval, which each refusal narrows down. Its middle is tried.

@@ -190,7 +190,7 @@ class LimitEstimator:
         self.profile.end_trial(call.at, id(self))
 
     def record_refusal(self, call: Reservation, now: float, hint: float | None, in_flight: int) -> None:
-        """Explain a refusal, and obey what explains it."""
+        """Look for limits that explain a refusal, and enforce them."""
         is_early, was_allowed = self._early.end(call), self._was_allowed(call)
         before = self.learned if self._is_trying else None
         self._end_exploration(call, now)

@@ -1,4 +1,7 @@
-"""Limit fitting: which limits explain the calls that a provider admitted and refused."""
+"""Limit fitting: which limits explain the calls that a provider admitted and refused.
+
+An opening is the time at which the provider admits calls again after refusals.
+"""
 
 import itertools
 import math
@@ -21,7 +24,7 @@ from agentos.core.ratelimit.limit_scoring import (
 )
 from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit, LearnedLimits
 
-ACCEPTABLE_COST = 0.9  # a hypothesis that costs more is not obeyed
+ACCEPTABLE_COST = 0.9  # a hypothesis that costs more is rejected
 CONSISTENT_COST = 2.6  # the same, for one that explains several openings and contradicts nothing
 ACCEPTABLE_CHANGE_COST = -1.2  # the same, for limits that explain the latest opening only
 NEGLIGIBLE_COST = 0.1  # of admissions that contradict a hypothesis
@@ -30,13 +33,13 @@ SECOND_LIMIT_COST, CONCURRENCY_COST = 1.0, 0.6
 # A concurrency limit gives no hint, or always the same few whole seconds, because no server knows when a call will end.
 MAX_CONCURRENCY_HINT, ODD_HINT_COST = 2.0, 2.0  # seconds, cost
 CONCURRENCY_REWARD = 0.7  # for a refusal at exactly the expected number of calls in flight
-REFUSALS_SINCE_CHANGE = (5, 3)
+REFUSALS_SINCE_CHANGE = (5, 3)  # numbers of latest refusals that may all be later than a change of limits
 
 
 def fit_limits(evidence: Evidence, known: Iterable[LearnedLimits], now: float) -> LearnedLimits | None:
     """Return the limits that explain the evidence best, or None if nothing explains it well enough.
 
-    `known` are the limits of other keys of the provider, and those obeyed so far.
+    `known` are the limits of other keys of the provider, and those enforced so far.
     """
     if not evidence.refusals or all(call.refused for call in evidence.calls):
         return None

@@ -33,7 +33,7 @@ class Hypothesis:
     opens: list[float]
     admission_cost: float
     fitted: int
-    """How many of the latest refusals its numbers were taken from: predicting these proves nothing."""
+    """How many of the latest refusals its figures were derived from: predicting these proves nothing."""
     concurrency: int | None = None
     cost: float = 0.0
     explained: int = 0

@@ -12,7 +12,7 @@ from agentos.core.ratelimit.windows import NEVER, Reservation, UsageWindow
 
 MAX_SHORTFALL = 60.0  # seconds
 HISTORY_SIZE = 2000  # calls
-FEW_SLOTS = 4  # a larger number may be a rate that was taken for slots: more are tried without a pause
+FEW_SLOTS = 4  # a larger number may be a rate mistaken for slots: more are tried without a pause
 SAME_MOMENT = 0.012  # seconds; calls take some time to arrive, and so do refusals
 REQUEST_DIMENSIONS = (Dimension.REQUESTS, Dimension.DAY)
 

@@ -131,7 +131,8 @@ class Control:
         elif workers == previous:
             step.events.append(
                 RequestDeclined(
-                    f"the run already has {workers} workers{', its maximum' if requested > workers else ''}"
+                    f"the run already has {workers} worker{'' if workers == 1 else 's'}"
+                    f"{', its maximum' if requested > workers else ''}"
                 )
             )
         else:

@@ -18,7 +18,7 @@ class Topic(StrEnum):
     OTHER = "other"
 
 
-# The first match decides, so that "Out of scope" is not taken for a scope.
+# The first match decides, so that "Out of scope" is not mistaken for a scope.
 HEADINGS = (
     (
         Topic.EXCLUDED,
@@ -55,7 +55,7 @@ NUMBERED = re.compile(r"^\**R\d+\**[:.]?\**\s*")
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class SourceFacts:
     title: str
     context: tuple[str, ...]
     requirements: tuple[str, ...]
@@ -71,11 +71,11 @@ class Facts:
         return tuple(text for text in self.requirements if is_testable(text))
 
 
-def gather_facts(source: str) -> Facts:
+def gather_facts(source: str) -> SourceFacts:
     document = read_document(source)
     other = _sections_on(document, Topic.OTHER)
     statements = [*_statements(other), *_statements(_sections_on(document, Topic.REQUIREMENTS))]
-    return Facts(
+    return SourceFacts(
         title=document.title,
         context=tuple(text for section in other for text in section.paragraphs if not ASIDE.match(text)),
         requirements=_requirements(document)[:MAX_REQUIREMENTS],

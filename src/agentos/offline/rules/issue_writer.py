@@ -13,7 +13,7 @@ from agentos.offline.rules.drafting import (
     settled_gaps,
     write_document,
 )
-from agentos.offline.rules.facts import Facts, gather_facts, is_literal, is_testable
+from agentos.offline.rules.facts import SourceFacts, gather_facts, is_literal, is_testable
 from agentos.offline.rules.markdown import Prompt
 from agentos.offline.rules.verdict import Gap
 
@@ -41,7 +41,7 @@ def write_issue(prompt: Prompt) -> str:
     return write_document(facts.title, NOTE.format(source="brief"), prompt.draft, sections)
 
 
-def _sections(facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> dict[str, str]:
+def _sections(facts: SourceFacts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> dict[str, str]:
     kept = {f"R{n}": text for n, text in enumerate(facts.requirements, 1)}
     if Gap.VAGUE in gaps:
         kept = {label: text for label, text in kept.items() if is_testable(text)}
@@ -59,7 +59,7 @@ def _sections(facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...]) -> d
     return {name: body for name, body in sections.items() if body}
 
 
-def _acceptance(facts: Facts, kept: dict[str, str], gaps: frozenset[Gap]) -> str:
+def _acceptance(facts: SourceFacts, kept: dict[str, str], gaps: frozenset[Gap]) -> str:
     """Without criteria in the brief, a first draft has them only for requirements with a literal value."""
     all_named = Gap.ACCEPTANCE in gaps or facts.acceptance
     named = {label: text for label, text in kept.items() if all_named or is_literal(text)}

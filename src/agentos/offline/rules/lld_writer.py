@@ -17,7 +17,7 @@ from agentos.offline.rules.drafting import (
     slug,
     write_document,
 )
-from agentos.offline.rules.facts import Facts, gather_facts, is_literal, is_testable
+from agentos.offline.rules.facts import SourceFacts, gather_facts, is_literal, is_testable
 from agentos.offline.rules.markdown import Prompt, code_spans
 from agentos.offline.rules.shown_code import ShownCode, apply_suggestions, read_shown_code
 from agentos.offline.rules.verdict import Gap
@@ -51,7 +51,7 @@ def write_lld(prompt: Prompt) -> str:
 
 
 def _sections(
-    facts: Facts, gaps: frozenset[Gap], remarks: tuple[str, ...], code: ShownCode
+    facts: SourceFacts, gaps: frozenset[Gap], remarks: tuple[str, ...], code: ShownCode
 ) -> dict[str, str]:
     kept = _requirements(facts, gaps)
     sections = {
@@ -68,12 +68,12 @@ def _sections(
     return {name: body for name, body in sections.items() if body}
 
 
-def _requirements(facts: Facts, gaps: frozenset[Gap]) -> tuple[Requirement, ...]:
+def _requirements(facts: SourceFacts, gaps: frozenset[Gap]) -> tuple[Requirement, ...]:
     numbered = (Requirement(f"R{n}", text) for n, text in enumerate(facts.requirements, 1))
     return tuple(r for r in numbered if Gap.VAGUE not in gaps or is_testable(r.text))
 
 
-def _requirement_list(facts: Facts, kept: tuple[Requirement, ...]) -> str:
+def _requirement_list(facts: SourceFacts, kept: tuple[Requirement, ...]) -> str:
     texts = {r.text for r in kept}
     dropped = [
         f"{text} No test can verify it, so R{number} goes back to the issue's author."
@@ -85,7 +85,9 @@ def _requirement_list(facts: Facts, kept: tuple[Requirement, ...]) -> str:
     return goals + (f"\n\nNot part of this design:\n\n{bullets(excluded, '')}" if excluded else "")
 
 
-def _design(facts: Facts, kept: tuple[Requirement, ...], remarks: tuple[str, ...], code: ShownCode) -> str:
+def _design(
+    facts: SourceFacts, kept: tuple[Requirement, ...], remarks: tuple[str, ...], code: ShownCode
+) -> str:
     module = code.new_module(slug(facts.title, 3))
     caller = f" It is called from `{code.main}:{code.symbol}`." if code.symbol else ""
     component = (
@@ -100,7 +102,7 @@ def _design(facts: Facts, kept: tuple[Requirement, ...], remarks: tuple[str, ...
     return f"{component}\n\n### Data\n\n{stored}\n\n### Flow\n\n{_flow(facts, kept)}{noted}"
 
 
-def _files(facts: Facts, kept: tuple[Requirement, ...], code: ShownCode) -> str:
+def _files(facts: SourceFacts, kept: tuple[Requirement, ...], code: ShownCode) -> str:
     """Trusts the paths that the issue names; whether they exist is for the check to find out."""
     if not code.main:
         return "No code of the project was shown, so no file can be named."
@@ -117,7 +119,7 @@ def _files(facts: Facts, kept: tuple[Requirement, ...], code: ShownCode) -> str:
     return "\n".join(["| path | change | symbols | requirements |", "| --- | --- | --- | --- |", *rows])
 
 
-def _flow(facts: Facts, kept: tuple[Requirement, ...]) -> str:
+def _flow(facts: SourceFacts, kept: tuple[Requirement, ...]) -> str:
     if not kept:
         return "No flow can be derived: the issue states no requirement."
     shown = pair_up([r.text for r in kept], facts.acceptance)
@@ -142,7 +144,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-def _interfaces(facts: Facts, kept: tuple[Requirement, ...]) -> str:
+def _interfaces(facts: SourceFacts, kept: tuple[Requirement, ...]) -> str:
     users: dict[str, list[str]] = {}
     for requirement in kept:
         for name in code_spans(requirement.text):
@@ -154,7 +156,7 @@ def _interfaces(facts: Facts, kept: tuple[Requirement, ...]) -> str:
     )
 
 
-def _failures(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap]) -> str:
+def _failures(facts: SourceFacts, kept: tuple[Requirement, ...], gaps: frozenset[Gap]) -> str:
     if facts.failures:
         return bullets([sentence(text) for text in facts.failures], "")
     if Gap.FAILURES not in gaps or not kept:
@@ -170,7 +172,7 @@ def _failures(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap])
     return bullets(assumed, "") + "\n\nThe issue does not cover this; these are assumptions."
 
 
-def _tests(facts: Facts, kept: tuple[Requirement, ...], gaps: frozenset[Gap]) -> str:
+def _tests(facts: SourceFacts, kept: tuple[Requirement, ...], gaps: frozenset[Gap]) -> str:
     """Without acceptance criteria, a first draft names tests only for requirements with a literal value."""
     all_named = Gap.TESTS in gaps or facts.acceptance
     named = [r for r in kept if all_named or is_literal(r.text)]
@@ -185,7 +187,7 @@ def _test(text: str, label: str, expected: str) -> str:
     return f"`test_{slug(text, 6)}`{label} passes when: {sentence(expected)}"
 
 
-def _rollout(facts: Facts) -> str:
+def _rollout(facts: SourceFacts) -> str:
     flag = slug(facts.title, 3)
     migration = (
         "The stored data named above is added, never rewritten, so rolling back needs no migration."
@@ -200,7 +202,7 @@ def _rollout(facts: Facts) -> str:
     return "\n".join(f"{n}. {step}" for n, step in enumerate(steps, 1))
 
 
-def _questions(facts: Facts, gaps: frozenset[Gap]) -> str:
+def _questions(facts: SourceFacts, gaps: frozenset[Gap]) -> str:
     if not facts.questions:
         return "None."
     if Gap.QUESTIONS not in gaps:

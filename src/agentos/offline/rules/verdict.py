@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from agentos.offline.rules.facts import Facts
+from agentos.offline.rules.facts import SourceFacts
 from agentos.offline.rules.markdown import MarkdownDocument
 
 EARLIER_POINT = re.compile(r"^- \*\*Point (\d+), (.+?)\*\* \(\w+\): (.*)$", re.MULTILINE)
@@ -37,13 +37,13 @@ class Gap(StrEnum):
 class Subject:
     """A draft to review against the facts of its source."""
 
-    facts: Facts
+    facts: SourceFacts
     draft: MarkdownDocument
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`check` describes each breach; a stage is checked only when the earlier ones have none."""
+    """One rule of a review. `check` describes each breach; a stage is checked only if the earlier ones have none."""
 
     stage: int
     section: str

@@ -26,10 +26,10 @@ from agentos.offline.vendors.neutral import (
     invalid_body,
     json_object,
     json_reply,
-    listing,
+    model_list_request,
     optional_positive,
-    pieces,
     schema_text,
+    stream_chunks,
 )
 
 MESSAGES, COUNTING, MODELS = "/v1/messages", "/v1/messages/count_tokens", "/v1/models"
@@ -57,7 +57,7 @@ def read(request: NeutralRequest) -> ParsedRequest | NeutralRefusal:
     if purpose is None:
         return NeutralRefusal(Reason.NOT_FOUND, f"{request.method} {request.path} is not found.")
     if purpose is Purpose.LIST:
-        return listing(secret)
+        return model_list_request(secret)
     try:
         body = json.loads(request.body)
         question = _question(body)
@@ -197,7 +197,7 @@ def _block_events(block: dict[str, Any], text: str) -> Iterator[bytes]:
     kind, field = ("text_delta", "text") if is_text else ("input_json_delta", "partial_json")
     yield _event({"type": "content_block_start", "index": 0, "content_block": block | empty})
     yield _event({"type": "ping"})
-    for piece in pieces(text):
+    for piece in stream_chunks(text):
         delta = {"type": kind, field: piece}
         yield _event({"type": "content_block_delta", "index": 0, "delta": delta})
 

@@ -1,4 +1,4 @@
-"""Gemini's REST API."""
+"""Reads requests and writes responses in the format of Gemini's REST API."""
 
 import hashlib
 import json
@@ -25,11 +25,11 @@ from agentos.offline.vendors.neutral import (
     Reply,
     count_tokens,
     json_object,
-    listing,
+    model_list_request,
     optional_positive,
-    pieces,
     schema_text,
-    whole,
+    stream_chunks,
+    whole_reply,
 )
 
 PATH = re.compile(r"^/v1(?:beta|alpha)?/models(?:/(?P<model>[^/:]+)(?::(?P<method>\w+))?)?$")
@@ -54,7 +54,7 @@ def read(request: NeutralRequest) -> ParsedRequest | NeutralRefusal:
     found = PATH.match(request.path)
     secret = request.headers.get("x-goog-api-key", "")
     if found and request.method == "GET" and not found["method"]:
-        return listing(secret)
+        return model_list_request(secret)
     if not found or request.method != "POST" or found["method"] not in METHODS:
         return NeutralRefusal(Reason.NOT_FOUND, f"{request.method} {request.path} is not found.")
     try:
@@ -164,7 +164,7 @@ def _stream(request: ParsedRequest, answer: NeutralAnswer) -> Reply:
 
 
 def _chunks(request: ParsedRequest, answer: NeutralAnswer) -> Iterator[dict[str, Any]]:
-    texts = [answer.text] if _call(request, answer) else pieces(answer.text)
+    texts = [answer.text] if _call(request, answer) else stream_chunks(answer.text)
     for number, text in enumerate(texts, 1):
         chunk = _response(request, answer, text)
         if number < len(texts) or answer.finish is Finish.OVERLOADED:
@@ -212,4 +212,4 @@ def _candidates(finish: Finish, part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _json_reply(value: object, status: int = 200, headers: Headers = ()) -> Reply:
-    return whole(status, JSON_TYPE, json.dumps(value).encode(), *headers)
+    return whole_reply(status, JSON_TYPE, json.dumps(value).encode(), *headers)

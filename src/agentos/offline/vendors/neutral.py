@@ -220,19 +220,19 @@ def count_tokens(text: str) -> int:
     return (len(text) + 3) // 4
 
 
-def whole(status: int, content_type: str, body: bytes, *headers: tuple[str, str]) -> Reply:
+def whole_reply(status: int, content_type: str, body: bytes, *headers: tuple[str, str]) -> Reply:
     return Reply(status, (("content-type", content_type), *headers), (body,), length=len(body))
 
 
 def json_reply(value: object, status: int = 200, headers: Headers = ()) -> Reply:
-    return whole(status, "application/json", json.dumps(value).encode(), *headers)
+    return whole_reply(status, "application/json", json.dumps(value).encode(), *headers)
 
 
 def event_stream(events: Iterable[bytes]) -> Reply:
     return Reply(200, (("content-type", "text/event-stream; charset=utf-8"),), events)
 
 
-def listing(secret: str) -> ParsedRequest:
+def model_list_request(secret: str) -> ParsedRequest:
     """A request for the list of models."""
     return ParsedRequest(Purpose.LIST, secret, NeutralQuestion("", "", "", wants_json=False))
 
@@ -255,7 +255,7 @@ def invalid_body(error: Exception) -> NeutralRefusal:
     return NeutralRefusal(Reason.BAD_REQUEST, f"The request body is not valid: {type(error).__name__}.")
 
 
-def pieces(text: str) -> list[str]:
+def stream_chunks(text: str) -> list[str]:
     """The text in pieces for streaming; at least one, even if the text is empty."""
     return [text[start : start + STREAM_CHUNK] for start in range(0, max(len(text), 1), STREAM_CHUNK)]
 

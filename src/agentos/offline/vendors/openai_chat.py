@@ -25,10 +25,10 @@ from agentos.offline.vendors.neutral import (
     event_stream,
     invalid_body,
     json_reply,
-    listing,
+    model_list_request,
     optional_positive,
-    pieces,
     schema_text,
+    stream_chunks,
 )
 
 COMPLETIONS, MODELS = "/v1/chat/completions", "/v1/models"
@@ -49,7 +49,7 @@ def claims(request: NeutralRequest) -> bool:
 
 def read(request: NeutralRequest) -> ParsedRequest | NeutralRefusal:
     if (request.method, request.path) == ("GET", MODELS):
-        return listing(bearer(request))
+        return model_list_request(bearer(request))
     if request.method != "POST":
         return NeutralRefusal(Reason.NOT_FOUND, f"Invalid URL ({request.method} {request.path})")
     try:
@@ -197,10 +197,10 @@ def _deltas(request: ParsedRequest, answer: NeutralAnswer) -> Iterator[dict[str,
         yield {"refusal": REFUSAL}
     elif request.question.tool:
         yield {"tool_calls": [{"index": 0, **_tool_call(request, answer, "")}]}
-        for piece in pieces(answer.text):
+        for piece in stream_chunks(answer.text):
             yield {"tool_calls": [{"index": 0, "function": {"arguments": piece}}]}
     else:
-        yield from ({"content": piece} for piece in pieces(answer.text))
+        yield from ({"content": piece} for piece in stream_chunks(answer.text))
 
 
 def _choice(delta: dict[str, Any], finish: str | None) -> dict[str, Any]:

@@ -25,8 +25,8 @@ from agentos.offline.vendors.neutral import (
     invalid_body,
     json_reply,
     optional_positive,
-    pieces,
     schema_text,
+    stream_chunks,
 )
 
 PATH = "/v1/responses"
@@ -172,7 +172,7 @@ def _steps(request: ParsedRequest, answer: NeutralAnswer) -> Iterator[dict[str, 
 def _text_steps(position: dict[str, Any], answer: NeutralAnswer) -> Iterator[dict[str, Any]]:
     position = position | {"content_index": 0}
     yield {"type": "response.content_part.added", "part": _part("")} | position
-    for piece in pieces(answer.text):
+    for piece in stream_chunks(answer.text):
         yield {"type": "response.output_text.delta", "delta": piece, "logprobs": []} | position
     if answer.finish is not Finish.OVERLOADED:
         yield {"type": "response.output_text.done", "text": answer.text, "logprobs": []} | position
@@ -180,7 +180,7 @@ def _text_steps(position: dict[str, Any], answer: NeutralAnswer) -> Iterator[dic
 
 
 def _call_steps(position: dict[str, Any], answer: NeutralAnswer) -> Iterator[dict[str, Any]]:
-    for piece in pieces(answer.text):
+    for piece in stream_chunks(answer.text):
         yield {"type": "response.function_call_arguments.delta", "delta": piece} | position
     if answer.finish is not Finish.OVERLOADED:
         yield {"type": "response.function_call_arguments.done", "arguments": answer.text} | position

@@ -21,7 +21,7 @@ _NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ReportFact:
     """A line of the summary; a command is shown in a form that can be copied."""
 
     name: str
@@ -111,27 +111,27 @@ def headline(record: RunRecord) -> str:
     return f"Run {plain(record.run)}: {plain(started.workflow)}, {count(len(started.items), 'item')}"
 
 
-def run_facts(record: RunRecord) -> list[Fact]:
+def run_facts(record: RunRecord) -> list[ReportFact]:
     stats, started = record.stats, record.stats.started
-    facts = [Fact("State", record.state)]
+    facts = [ReportFact("State", record.state)]
     if started:
         began = datetime.fromtimestamp(stats.began).astimezone().strftime("%Y-%m-%d %H:%M:%S %Z")
         facts += [
-            Fact("Began", began),
-            Fact("Project", plain(started.project)),
-            Fact("Command", plain(started.command), is_command=True),
-            Fact("Workers", _workers(stats)),
+            ReportFact("Began", began),
+            ReportFact("Project", plain(started.project)),
+            ReportFact("Command", plain(started.command), is_command=True),
+            ReportFact("Workers", _workers(stats)),
         ]
     return [
         *facts,
-        Fact("Duration", duration(record.seconds)),
-        Fact("Verdicts", _verdicts(record)),
-        Fact("Items", _endings(record)),
-        *([Fact("Skipped", plain(skipped))] if (skipped := skipped_text(stats)) else []),
-        Fact("Calls", f"{stats.usage.calls}, {count(stats.refusals, 'refusal')} (429)"),
-        Fact("Waited for keys", duration(waited(record))),
-        Fact("Tokens", tokens_in_and_out(stats.usage)),
-        Fact("Cost", dollars(stats.cost)),
+        ReportFact("Duration", duration(record.seconds)),
+        ReportFact("Verdicts", _verdicts(record)),
+        ReportFact("Items", _endings(record)),
+        *([ReportFact("Skipped", plain(skipped))] if (skipped := skipped_text(stats)) else []),
+        ReportFact("Calls", f"{stats.usage.calls}, {count(stats.refusals, 'refusal')} (429)"),
+        ReportFact("Waited for keys", duration(waited(record))),
+        ReportFact("Tokens", tokens_in_and_out(stats.usage)),
+        ReportFact("Cost", dollars(stats.cost)),
         *_overhead(record),
     ]
 
@@ -143,11 +143,11 @@ def _workers(stats: RunStats) -> str:
     return f"{number} (auto)" if stats.started and stats.started.auto_workers else number
 
 
-def _overhead(record: RunRecord) -> list[Fact]:
+def _overhead(record: RunRecord) -> list[ReportFact]:
     """Empty if the number would be meaningless."""
     if not record.stats.ended or overhead(record.stats) is None:
         return []
-    return [Fact("Coordination overhead", overhead_text(record.stats))]
+    return [ReportFact("Coordination overhead", overhead_text(record.stats))]
 
 
 def item_facts(record: RunRecord) -> Iterator[ItemFacts]:

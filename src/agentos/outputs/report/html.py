@@ -14,8 +14,8 @@ from agentos import __version__
 from agentos.core.run_state.run_record import RunRecord
 from agentos.outputs.format import dollars, duration
 from agentos.outputs.report.facts import (
-    Fact,
     ItemFacts,
+    ReportFact,
     headline,
     item_facts,
     key_facts,
@@ -96,7 +96,7 @@ def _head(record: RunRecord) -> Iterator[str]:
     yield f"<style>{_resource('page.css')}</style></head>"
 
 
-def _fact(fact: Fact) -> str:
+def _fact(fact: ReportFact) -> str:
     return _code(fact.text) if fact.is_command else escape(fact.text)
 
 

@@ -9,7 +9,7 @@ from agentos.core.run_state.run_record import RunRecord
 from agentos.core.run_state.timeline import Lane, Span, SpanKind
 from agentos.outputs.format import dollars, duration
 from agentos.outputs.report.facts import (
-    Fact,
+    ReportFact,
     headline,
     item_facts,
     key_facts,
@@ -76,7 +76,7 @@ def code(text: str) -> str:
     return f"{fence}{space}{text}{space}{fence}" if text else ""
 
 
-def _in_table(fact: Fact) -> str:
+def _in_table(fact: ReportFact) -> str:
     # The only character that must be escaped in a table even inside code.
     return code(fact.text).replace("|", "\\|") if fact.is_command else safe(fact.text)
 

@@ -18,7 +18,7 @@ def worker_name(parallel: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """`available` is what Postgres allows this role and database, minus the connections of programs other than agentos.
+    """The connections that a fleet may use and needs. `available` is what Postgres allows this role and database, minus the connections of programs other than agentos.
     `workers` are the numbers of items that the connected workers run at a time."""
 
     available: int

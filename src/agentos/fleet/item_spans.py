@@ -23,7 +23,7 @@ class _OpenTurn:
     calls: dict[str, tuple[float, events.LeaseGranted, SpanContext]] = field(default_factory=dict)
 
 
-class ItemTraces:
+class ItemSpans:
     """Several machines may run turns of one item. Span ids are derived from the item, so that they form one trace."""
 
     def __init__(self, write: Callable[[FinishedSpan], None], machine: str) -> None:
