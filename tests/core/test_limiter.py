@@ -249,6 +249,36 @@ def test_a_call_that_arrives_before_its_window_opens_delays_the_next_ones_a_litt
     assert limiter.rates[Dimension.REQUESTS].amount == 1, "what is refused all the time is not merely early"
 
 
+@pytest.mark.parametrize(
+    ("rate", "counting"), [(Rate(2, 10.0), Counting.SLIDING), (Rate(1, 5.0), Counting.TOKEN_BUCKET)]
+)
+def test_calls_that_arrive_too_early_delay_all_keys_for_a_while(rate: Rate, counting: Counting) -> None:
+    profile = ProviderProfile(counting)
+    first, other = (RateLimiter({Dimension.REQUESTS: rate}, profile) for _ in range(2))
+    for _ in range(int(rate.amount)):
+        answer(first, START)
+        answer(other, START)
+    before = other.next_allowed_at(CallCost(), START)
+    refuse(first, first.next_allowed_at(CallCost(), START), 0.04)
+    assert other.next_allowed_at(CallCost(), START) == pytest.approx(before + 0.02)
+    for number in range(2000):
+        answer(first, START + 100 * (number + 1))
+    assert before < other.next_allowed_at(CallCost(), START) < before + 0.001, "the network has calmed down"
+
+
+def test_a_burst_is_measured_again_when_more_of_its_calls_are_refused() -> None:
+    profile = ProviderProfile()
+    limiter, other = (RateLimiter({Dimension.REQUESTS: Rate(60, 60.0)}, profile) for _ in range(2))
+    answer(limiter, START)
+    reservations = [limiter.reserve(CallCost(), START + 0.25) for _ in range(4)]
+    for reservation in reservations:
+        is_new = limiter.cancel(reservation, START + 0.3)
+        limiter.record_refusal(reservation, START + 0.3, 0.7, is_new=is_new)
+    assert limiter.rates == {Dimension.REQUESTS: Rate(1, 1.0)}
+    other.next_allowed_at(CallCost(), START + 0.3)
+    assert other.rates == limiter.rates
+
+
 def test_refusals_of_one_burst_count_as_one() -> None:
     limiter = RateLimiter({Dimension.REQUESTS: Rate(60, 60.0)})
     reservations = [limiter.reserve(CallCost(), START + step / 100) for step in range(8)]
@@ -527,7 +557,7 @@ FIXED_STARTS = {"when the other's do": 0.0, "at another time": 20.0}
 def test_one_call_finds_out_when_the_fixed_windows_of_another_key_start(later: float) -> None:
     profile, rates = ProviderProfile(Counting.FIXED), {Dimension.REQUESTS: Rate(2, 60.0)}
     limiter = RateLimiter(rates, profile)
-    profile.window_start = START
+    profile.window_start, profile.starts_together = START, True
     for at in (START + 30, START + 31):
         answer(limiter, at)
     assert limiter.next_allowed_at(CallCost(), START + 32) > START + 90, (
@@ -544,6 +574,51 @@ def test_one_call_finds_out_when_the_fixed_windows_of_another_key_start(later: f
         answer(limiter, probe_at)
     assert limiter.window_start == pytest.approx(START + 60 * (later > 0) + later, abs=0.01)
     assert limiter.next_allowed_at(CallCost(), START + 62 + later) <= START + 62 + later
+
+
+PHASES = {"at the same time": (0.0, True), "at another time": (20.0, False)}
+
+
+@pytest.mark.parametrize(("later", "together"), PHASES.values(), ids=PHASES)
+def test_a_second_key_shows_at_once_whether_fixed_windows_start_together(
+    later: float, together: bool
+) -> None:
+    profile, rates = ProviderProfile(Counting.FIXED), {Dimension.REQUESTS: Rate(2, 60.0)}
+    second, third = RateLimiter(rates, profile), RateLimiter(rates, profile)
+    profile.window_start, now = START, START + 32
+    for limiter in (second, third):
+        answer(limiter, START + 30)
+        answer(limiter, START + 31)
+    assert second.may_probe and second.probe_at(CallCost(), now) == now
+    second.start_probe(now)
+    assert not third.may_probe, "one call is enough if windows start together"
+    refuse(second, now, START + 60 + later - now)
+    assert profile.starts_together is together
+    assert second.window_start == pytest.approx(START + 60 + later)
+    probe_at = third.probe_at(CallCost(), now)
+    assert probe_at is not None and (probe_at >= START + 60 if together else probe_at == now)
+
+
+def test_fixed_windows_start_at_the_latest_when_a_probe_is_admitted() -> None:
+    profile = ProviderProfile(Counting.FIXED, START)
+    limiter = RateLimiter({Dimension.REQUESTS: Rate(2, 60.0)}, profile)
+    answer(limiter, START + 30)
+    answer(limiter, START + 31)
+    limiter.start_probe(START + 40)
+    answer(limiter, START + 40)
+    assert (limiter.window_start, profile.starts_together) == (START + 40, False)
+    answer(limiter, START + 41)
+    assert START + 100 <= limiter.next_allowed_at(CallCost(), START + 42) < START + 101
+
+
+def test_a_hint_corrects_a_probe_that_was_admitted_by_a_fixed_window() -> None:
+    profile = ProviderProfile(Counting.TOKEN_BUCKET)
+    limiter = RateLimiter({Dimension.REQUESTS: Rate(2, 60.0)}, profile)
+    answer(limiter, START)
+    answer(limiter, START + 1)
+    refuse(limiter, START + 35, 10.0)
+    assert profile.counting is Counting.FIXED
+    assert limiter.window_start == pytest.approx(START + 45, abs=0.01)
 
 
 def test_a_probe_refused_without_a_hint_means_a_sliding_window() -> None:

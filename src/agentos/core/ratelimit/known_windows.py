@@ -12,6 +12,7 @@ MIN_EXHAUSTED_DAY = 600.0  # seconds; a day that ends sooner is waited for like 
 MIN_PROFILED_WINDOW = 2.0  # seconds; in shorter windows it does not matter how a provider counts
 MAX_EARLY_ARRIVAL = 0.25  # seconds by which a call may reach the provider before its window opens there
 MAX_ROUNDED_EARLY_ARRIVAL = 1.0  # the same, if the hint is in whole seconds
+NOT_YET = float("-inf")
 GUARD_STEPS = 4  # refusals of early calls without an exact hint, until a window is extended no further
 
 
@@ -33,12 +34,15 @@ class KnownWindows:
         self.window_start: float | None = None
         """When one of the fixed windows starts, if the provider has such windows."""
         self._start_probe: float | None = None
-        """When a call was sent to see whether they start at the same time as those of another bucket."""
-        self._has_probed_start = self._is_start_assumed = False
+        """When a call was sent to find out when they start."""
+        self._has_probed_start = self._is_start_assumed = self._fits_shared_start = False
+        self._measured_at = NOT_YET
+        """When a burst was measured last."""
         self._midnight = midnight
         self._history = history
         self._applied_counting = profile.counting
         self._applied_bursts = 0
+        self._applied_guard = 0.0
         self.windows = {dimension: self._new_window(dimension, rate) for dimension, rate in rates.items()}
         self.configured = dict(rates)
         self._stated: dict[Dimension, Rate] = {}
@@ -49,8 +53,10 @@ class KnownWindows:
         """When a call of this cost fits into all windows; `now` means at once."""
         if self.profile.counting is not self._applied_counting:
             self._apply_counting()
-        if self._applied_bursts != len(self.profile.bursts):
+        if self._applied_bursts != self.profile.burst_findings:
             self._apply_bursts()
+        if self._applied_guard != self.profile.guard:
+            self._apply_guard()
         confirmed_at = NEVER
         if self._start_probe is not None:
             confirmed_at = self._start_probe + self.profile.refusal_latency
@@ -69,13 +75,14 @@ class KnownWindows:
     @property
     def _may_probe_start(self) -> bool:
         is_unknown = self.profile.counting is Counting.FIXED and self.window_start is None
-        return is_unknown and not self._has_probed_start
+        return is_unknown and not self._has_probed_start and self.profile.may_probe_start
 
     def probe_at(self, cost: CallCost, now: float) -> float | None:
         """When to send a call that does not fit into sliding windows, to see how the provider counts.
 
-        It is sent when it fits into token buckets or, if windows were found to be fixed with another bucket, into windows
-        that start at the same time. None if it is not worth it.
+        It is sent when it fits into token buckets. If windows were found to be fixed with another bucket, it is sent when
+        it fits into windows that start at the same time or, unless they are known to do so, at once. None if it is not
+        worth it.
         """
         profiled = self._profiled(cost)
         if not any(
@@ -83,25 +90,40 @@ class KnownWindows:
         ):
             return None
         if self._may_probe_start:
-            start = self.profile.window_start
-            return max(window.fixed_window_at(amount, now, start) for window, amount in profiled)
+            return self._shared_start_at(cost, now) if self.profile.starts_together else now
         return max(window.token_bucket_at(amount, now) for window, amount in profiled)
+
+    def _shared_start_at(self, cost: CallCost, now: float) -> float:
+        """When a call fits into fixed windows that start at the same time as those of another bucket."""
+        start = self.profile.window_start
+        return max(window.fixed_window_at(amount, now, start) for window, amount in self._profiled(cost))
 
     def start_probe(self, now: float) -> None:
         if self._may_probe_start:
             self._start_probe, self._has_probed_start = now, True
+            self._fits_shared_start = self._shared_start_at(CallCost(), now) <= now
+            self.profile.is_probing_start = True
         else:
             self.profile.start_probe(now)
 
     def record_admission(self, call: Reservation) -> None:
         """Note an answered call: if it was a probe, it tells how the provider counts."""
         self.profile.record_admission(call.at)
+        self.profile.shrink_guard()
         if self._start_probe == call.at:
             self._assume_start()
 
     def _assume_start(self) -> None:
-        self._start_probe, self.window_start = None, self.profile.window_start
+        """Conclude from an admitted probe when windows start: as those of another bucket, or else shortly before it."""
+        start = self.profile.window_start if self._fits_shared_start else self._start_probe
         self._is_start_assumed = True
+        self._end_start_probe(start)
+        if not self._fits_shared_start:
+            self.profile.starts_together = False
+
+    def _end_start_probe(self, start: float | None) -> None:
+        self._start_probe, self.window_start = None, start
+        self.profile.is_probing_start = False
         self._apply_counting()
 
     def abandon_probe(self, call: Reservation) -> None:
@@ -109,6 +131,7 @@ class KnownWindows:
         self.profile.abandon_probe(call.at)
         if self._start_probe == call.at:
             self._start_probe, self._has_probed_start = None, False
+            self.profile.is_probing_start = False
 
     def _profiled(self, cost: CallCost) -> list[tuple[UsageWindow, float]]:
         """The windows whose counting depends on the provider, with the amount that this call uses of each."""
@@ -167,29 +190,33 @@ class KnownWindows:
     def _new_window(self, dimension: Dimension, rate: Rate) -> UsageWindow:
         window = UsageWindow(rate, midnight=self._midnight if dimension is Dimension.DAY else None)
         self._set_counting(dimension, window)
+        window.set_guard(self.profile.guard)
         return window
 
     # How the provider counts.
 
     def infer_counting(self, call: Reservation, opens_at: float | None) -> bool:
         """Infer how the provider counts from a refusal; nothing can be inferred if our own count saw the limit open."""
-        if self._start_probe == call.at:
-            self._start_probe, self.window_start = None, opens_at
-            self._apply_counting()
-            return True
         profiled = self._profiled(call.cost)
-        sliding_at = max(
-            (window.sliding_window_at(amount, call.at) for window, amount in profiled), default=0.0
+        if self._start_probe == call.at:
+            if opens_at is not None:
+                self.profile.compare_starts(opens_at, max(window.rate.seconds for window, _ in profiled))
+            self._end_start_probe(opens_at)
+            return True
+        before, sliding_at = (
+            self.profile.counting,
+            max((window.sliding_window_at(amount, call.at) for window, amount in profiled), default=0.0),
         )
-        if self.profile.counting is not None or sliding_at <= call.at:
+        if before not in (None, Counting.TOKEN_BUCKET) or sliding_at <= call.at:
             return False
         if opens_at is None:
-            return self.profile.record_probe_refusal(call.at)
+            return before is None and self.profile.record_probe_refusal(call.at)
+        # An admitted probe looks like a token bucket, but a fixed window may have started just before it.
         token_bucket_at = max(window.token_bucket_at(amount, call.at) for window, amount in profiled)
         if self.profile.classify(opens_at, sliding_at, token_bucket_at) is Counting.FIXED:
             self.window_start = self.profile.window_start = opens_at
         self._apply_counting()
-        return True
+        return self.profile.counting is not before
 
     def merge_counting(self, counting: Counting, window_start: float | None) -> None:
         """Adopt how the provider counts, as found by another run."""
@@ -205,10 +232,10 @@ class KnownWindows:
 
     def _set_counting(self, dimension: Dimension, window: UsageWindow) -> None:
         """Count as the provider does; windows slide as long as it is not known when those of this bucket start."""
-        if dimension is not Dimension.DAY and window.rate.seconds >= MIN_PROFILED_WINDOW:
-            is_start_unknown = self.profile.counting is Counting.FIXED and self.window_start is None
-            window.counting = None if is_start_unknown else self.profile.counting
-            window.start = self.window_start or 0.0
+        is_profiled = dimension is not Dimension.DAY and window.rate.seconds >= MIN_PROFILED_WINDOW
+        is_start_unknown = self.profile.counting is Counting.FIXED and self.window_start is None
+        window.counting = self.profile.counting if is_profiled and not is_start_unknown else None
+        window.start = self.window_start or 0.0
 
     # Refusals of calls that the limits allowed.
 
@@ -230,6 +257,7 @@ class KnownWindows:
         elif hint is None:
             self._halve_window()
         else:
+            self._measured_at = now
             self._measure_burst(now, hint)
 
     def _extend_reopened(self, call: Reservation, hint: float) -> bool:
@@ -237,27 +265,37 @@ class KnownWindows:
         is_rounded = hint > 0 and hint == int(hint)
         if hint > (MAX_ROUNDED_EARLY_ARRIVAL if is_rounded else MAX_EARLY_ARRIVAL):
             return False
-        found = False
-        for dimension, window in self.windows.items():
-            if dimension is not Dimension.DAY and self._has_just_opened(dimension, window, call):
-                step = window.max_guard / GUARD_STEPS if is_rounded else hint / 2
-                found = window.extend(step) or found
-        return found
+        reopened = [
+            window
+            for dimension, window in self.windows.items()
+            if dimension is not Dimension.DAY and self._has_just_opened(dimension, window, call)
+        ]
+        most = max((window.max_guard for window in reopened), default=0.0)
+        if self.profile.guard >= most:
+            return False
+        self.profile.extend_guard(most / GUARD_STEPS if is_rounded else hint / 2, most)
+        return True
+
+    def _apply_guard(self) -> None:
+        self._applied_guard = self.profile.guard
+        for window in self.windows.values():
+            window.set_guard(self.profile.guard)
 
     def _has_just_opened(self, dimension: Dimension, window: UsageWindow, call: Reservation) -> bool:
         """Whether the window had no room for this call until shortly before it was sent."""
-        amount, before = call.cost.amount(dimension), call.at - MAX_EARLY_ARRIVAL
-        match window.counting:
-            case Counting.FIXED:
-                return (call.at - window.start) % window.rate.seconds <= window.slack + MAX_EARLY_ARRIVAL
-            case Counting.TOKEN_BUCKET:
-                return window.token_bucket_at(amount, before) > before
-            case Counting.SLIDING | None:
-                longer = UsageWindow(replace(window.rate, seconds=window.rate.seconds + MAX_EARLY_ARRIVAL))
-                for other in self._history:
-                    if other.at <= call.at and not other.refused:
-                        longer.record(other.cost.amount(dimension), other.at)
-                return longer.sliding_window_at(amount, call.at) > call.at
+        amount, rate = call.cost.amount(dimension), window.rate
+        if window.counting is Counting.FIXED:
+            return (call.at - window.start) % rate.seconds <= window.slack + MAX_EARLY_ARRIVAL
+        is_bucket = window.counting is Counting.TOKEN_BUCKET
+        replayed = UsageWindow(
+            rate if is_bucket else replace(rate, seconds=rate.seconds + MAX_EARLY_ARRIVAL), window.counting
+        )
+        for other in self._history:
+            if other.at <= call.at and not other.refused:
+                replayed.record(other.cost.amount(dimension), other.at)
+        if is_bucket:
+            return replayed.next_allowed_at(amount, 0.0) > call.at - MAX_EARLY_ARRIVAL
+        return replayed.next_allowed_at(amount, call.at) > call.at
 
     def _measure_burst(self, now: float, hint: float) -> None:
         """Take the limit for a token bucket at the same rate: the hint says how many calls it takes at once.
@@ -265,18 +303,28 @@ class KnownWindows:
         A sliding window in smaller portions is kept, too, by a bucket of its size.
         """
         window = self.windows[Dimension.REQUESTS]
-        rate, most = window.rate, max(1.0, window.rate.amount - 1)
-        self.profile.bursts[rate] = min(
-            most, max(1.0, round(1 + window.level_at(now) - hint * rate.per_second))
-        )
+        burst = max(1.0, round(1 + window.level_at(now) - hint * window.rate.per_second))
+        self.profile.record_burst(self._requests_rate, min(burst, max(1.0, window.rate.amount - 1)))
         self._apply_bursts()
+
+    def measure_again(self, call: Reservation, now: float, hint: float) -> None:
+        """Correct a measured burst by another call that was sent before it was measured, and refused, too."""
+        if call.at <= self._measured_at:
+            self._measure_burst(now, hint)
+
+    @property
+    def _requests_rate(self) -> Rate:
+        """The limit of requests as it is stated or configured."""
+        return self._stated.get(Dimension.REQUESTS) or self.configured[Dimension.REQUESTS]
 
     def _apply_bursts(self) -> None:
         """Enforce limits in the portions that were measured with any key of the provider."""
-        self._applied_bursts = len(self.profile.bursts)
-        window = self.windows.get(Dimension.REQUESTS)
-        while window and (burst := self.profile.bursts.get(window.rate)) not in (None, window.rate.amount):
-            window.set_rate(Rate(burst, burst / window.rate.per_second))
+        self._applied_bursts = self.profile.burst_findings
+        if window := self.windows.get(Dimension.REQUESTS):
+            burst = self.profile.bursts.get(self._requests_rate)
+            if burst is not None and burst < window.rate.amount:
+                window.set_rate(Rate(burst, burst / window.rate.per_second))
+                self._set_counting(Dimension.REQUESTS, window)
 
     def _halve_window(self) -> None:
         """Keep the rate but halve the window: the limit is enforced in smaller portions than stated."""

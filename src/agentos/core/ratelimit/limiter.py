@@ -261,6 +261,8 @@ class RateLimiter:
         opens_at = self._known.next_allowed_at(reservation.cost, now)
         if not inferred and is_new and opens_at <= now:
             self._known.tighten(reservation, now, hint)
+        elif not is_new and hint is not None:
+            self._known.measure_again(reservation, now, hint)
         return opens_at - now if hint is None and opens_at > now else hint
 
     def _learn(self, reservation: Reservation, now: float, hint: float | None) -> float | None:

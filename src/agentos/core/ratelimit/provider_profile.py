@@ -7,7 +7,14 @@ from agentos.core.ratelimit.limits import Counting, LearnedLimits, Lengths, Rate
 INITIAL_REFUSAL_LATENCY = 0.15  # seconds
 REFUSAL_LATENCY_RANGE = (0.05, 2.0)  # seconds
 HINT_TOLERANCE = 1.0  # seconds; hints are often rounded to whole seconds
+GUARD_CALLS, GUARD_DECAY = (
+    100,
+    0.8,
+)  # the guard shrinks by this factor after so many calls without an early one
 MAX_PROBES = 2  # per provider
+MAX_START_DIFFERENCE = (
+    0.05  # of a fixed window's length; windows that start closer together start at the same time
+)
 MIN_REFUSED_COUNTED, MAX_REFUSED_COUNTED = 2, 4  # evidence that refused calls count
 FIRST_PROBE_GAP = 2.0  # seconds; shorter once a provider is found to open sooner
 TRIAL_INTERVAL_RANGE = (40, 90)  # calls of all keys between two trials
@@ -30,6 +37,10 @@ class ProviderProfile:
 
     counting: Counting | None = None
     window_start: float = 0.0
+    """When one of the fixed windows of the key starts whose windows were found to be fixed."""
+    starts_together: bool | None = None
+    """Whether the fixed windows of all keys start at the same time; None until a second key has shown it."""
+    is_probing_start: bool = False
     refusal_latency: float = INITIAL_REFUSAL_LATENCY
     learned: dict[int, LearnedLimits] = field(default_factory=dict)
     findings: int = 0
@@ -50,8 +61,14 @@ class ProviderProfile:
     shortened: dict[Lengths, float] = field(default_factory=dict)
     """By how many seconds learned lengths have turned out to be too long."""
     is_trying_early: bool = False
+    guard: float = 0.0
+    """Seconds by which windows are extended, because calls have arrived before a known limit had opened."""
     bursts: dict[Rate, float] = field(default_factory=dict)
     """Of known limits that were refused although they were kept: how many calls they admit at once."""
+    burst_findings: int = 0
+    """How often `bursts` has changed."""
+    _calls_since_early: int = 0
+    """Calls admitted since one arrived too early, or since the guard was last reduced."""
     _early_findings: int = 0
     """How often `early_shares` or `shortened` have changed."""
     _refused_counted: int = 0
@@ -72,6 +89,8 @@ class ProviderProfile:
         return (
             self.counting,
             self.window_start,
+            self.starts_together,
+            self.is_probing_start,
             self.refusal_latency,
             self.findings,
             self.shortest_window,
@@ -81,7 +100,8 @@ class ProviderProfile:
             self.most_admitted,
             self.leader,
             self.is_trying_early,
-            len(self.bursts),
+            self.burst_findings,
+            self.guard,
             self._early_findings,
             self._calls_before_refusal,
         )
@@ -91,6 +111,16 @@ class ProviderProfile:
     @property
     def may_probe(self) -> bool:
         return self.counting is None and self._probe_sent_at is None and self._probes < MAX_PROBES
+
+    @property
+    def may_probe_start(self) -> bool:
+        """Whether a key may send a call to find out when its fixed windows start: only one until two can be compared."""
+        return self.starts_together is not None or not self.is_probing_start
+
+    def compare_starts(self, start: float, seconds: float) -> None:
+        """Note when the fixed windows of another key start, which are `seconds` long."""
+        apart = (start - self.window_start + seconds / 2) % seconds - seconds / 2
+        self.starts_together = abs(apart) <= MAX_START_DIFFERENCE * seconds
 
     def start_probe(self, now: float) -> None:
         self._probes += 1
@@ -167,6 +197,22 @@ class ProviderProfile:
         return self._calls_before_refusal is not None and (
             low * self._calls_before_refusal <= calls <= high * self._calls_before_refusal
         )
+
+    def extend_guard(self, seconds: float, most: float) -> None:
+        """Extend the windows of all keys, at most to `most`, because a call has arrived this much too early."""
+        self.guard, self._calls_since_early = min(most, self.guard + seconds), 0
+
+    def shrink_guard(self) -> None:
+        """Note an admitted call: after many without an early one, less is needed."""
+        self._calls_since_early += 1
+        if self.guard and self._calls_since_early >= GUARD_CALLS:
+            self.guard, self._calls_since_early = self.guard * GUARD_DECAY, 0
+
+    def record_burst(self, rate: Rate, calls: float) -> None:
+        """Note how many calls a known limit admits at once; the least that was measured counts."""
+        if calls < self.bursts.get(rate, rate.amount):
+            self.bursts[rate] = calls
+            self.burst_findings += 1
 
     # How much earlier than learned a call may be sent.
 

@@ -81,18 +81,16 @@ class UsageWindow:
     def set_rate(self, rate: Rate) -> None:
         """Change the limit; what was used before still counts."""
         self.rate = rate
-        self.guard = min(self.guard, self.max_guard)
-        self.slack = slack_of(rate.seconds) + self.guard
+        self.set_guard(self.guard)
 
     @property
     def max_guard(self) -> float:
         return min(MAX_GUARD_SHARE * self.rate.seconds, MAX_GUARD)
 
-    def extend(self, seconds: float) -> bool:
-        """Open later from now on, as calls have arrived too early; return whether that was still possible."""
-        before, self.guard = self.guard, min(self.guard + seconds, self.max_guard)
-        self.slack += self.guard - before
-        return self.guard > before
+    def set_guard(self, seconds: float) -> None:
+        """Open this much later, because calls have arrived too early."""
+        self.guard = min(seconds, self.max_guard)
+        self.slack = slack_of(self.rate.seconds) + self.guard
 
     def next_allowed_at(self, amount: float, now: float) -> float:
         """Return the first moment at which this amount fits; `now` or earlier means at once."""
