@@ -31,7 +31,6 @@ _MODULES = (
     "agentos.storage.sqlite_saver",
     "agentos.workflows.lld",
     "agentos.workflows.issue",
-    "agentos.storage.sqlite_saver",
     "encodings.utf_8_sig",
     "langchain_core.tracers.context",
     "langchain_core.tracers.run_collector",

@@ -12,15 +12,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from agentos.core.errors import ItemError
-from agentos.core.planning.worker_task import WorkerTask
+from agentos.core.planning.worker_task import FleetTask, WorkerTask
 from agentos.core.protocol.codec import CodecError, pack, unpack
 from agentos.core.protocol.commands import GrantLease, StopWorker
 from agentos.core.protocol.events import DiskFreed, DiskFull, WorkerEvent
 from agentos.core.protocol.ports import Channel, ModelRequest, ModelResponse, OnPiece
+from agentos.core.protocol.trace_context import TRACEPARENT, SpanContext, call_span
 from agentos.models.leased import LeasedModel
+from agentos.models.refusal_base import BUDGET_HEADER
 from agentos.models.registry import PROVIDERS, Providers
 from agentos.storage.item_store import Checkpoint, ItemStore
-from agentos.worker.call_headers import call_headers
 from agentos.workflows.current_item import Correct, current_task, is_running_on
 
 STORE_POLL_INTERVAL = 0.5  # seconds
@@ -32,7 +33,7 @@ class ModelSession:
     """Everything that item runner and graph runner share while an item is running.
 
     `ask` and `complete` call a model with a leased key and keep the answer in the checkpoint before returning it, so
-    that no answer is paid for twice. `listen` must run beside it: it delivers the leases, sets `stopping` when the
+    that no answer is paid for twice. `listen` must run alongside: it delivers the leases, sets `stopping` when the
     coordinator asks the worker to stop, and ends the process when the coordinator is gone.
     """
 
@@ -50,7 +51,7 @@ class ModelSession:
         self._run = task.run
         self._channel = channel
         timeouts = {timeout.model: timeout.seconds for timeout in task.call_timeouts}
-        headers = partial(call_headers, task.fleet)
+        headers = partial(_fleet_headers, task.fleet)
         self._model = LeasedModel(self._item, task.models, providers, channel.send, timeouts, clock, headers)
         self._store = store
         self._pending: set[str] = set()
@@ -236,3 +237,14 @@ def _readable(kept: str) -> ModelResponse | None:
     except (CodecError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return response
+
+
+def _fleet_headers(fleet: FleetTask | None, lease: str) -> tuple[tuple[str, str], ...]:
+    """What a fleet worker sends to the gateway with a call: the submission's budget, which the gateway enforces across
+    all workers, and the span of the call."""
+    if fleet is None:
+        return ()
+    budget = () if fleet.budget is None else ((BUDGET_HEADER, f"{fleet.account}={fleet.budget!r}"),)
+    if not fleet.trace:
+        return budget
+    return (*budget, (TRACEPARENT, call_span(SpanContext(fleet.trace), fleet.claim, lease).header))

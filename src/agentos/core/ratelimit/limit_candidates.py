@@ -8,7 +8,7 @@ from dataclasses import replace
 from agentos.core.ratelimit.limit_evidence import HINT_TOLERANCE, ROUNDING, Evidence, ObservedRefusal
 from agentos.core.ratelimit.limit_scoring import bucket_levels
 from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit
-from agentos.core.ratelimit.window_lengths import WINDOW_LENGTHS
+from agentos.core.ratelimit.windows import WINDOW_LENGTHS
 
 SHORT_HISTORY = 3  # calls before a refusal, any of which may have left the window when it opened
 MAX_ODD_WIDTH = 0.2  # without a hint, an unusual length must be known to within this share of it

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from agentos.core.ratelimit.provider_profile import FIRST_PROBE_GAP, ProviderProfile
-from agentos.core.ratelimit.window_lengths import USUAL_LENGTHS
-from agentos.core.ratelimit.windows import slack_of
+from agentos.core.ratelimit.windows import USUAL_LENGTHS, slack_of
 
 MIN_PROBE_GAP = 0.02  # seconds
 PROBE_GAP_GROWTH = 1.5  # factor for each probe that was refused

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from agentos.core.ratelimit.limit_evidence import HINT_TOLERANCE, Evidence, ObservedRefusal
 from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit
-from agentos.core.ratelimit.window_lengths import WINDOW_LENGTHS
-from agentos.core.ratelimit.windows import slack_of
+from agentos.core.ratelimit.windows import WINDOW_LENGTHS, slack_of
 
 ODD_LENGTH_COST = 0.8  # of a window of an unusual length
 CONTRADICTION, LATEST_CONTRADICTION = 3.0, 4.5  # cost of a refusal that a hypothesis does not explain
