@@ -80,11 +80,11 @@ def test_an_answer_that_is_cut_twice_fails_with_the_fix_and_its_tokens_are_count
         await events(out, start_events(vendor), text_event(vendor, "x" * 400))
         await asyncio.get_running_loop().create_future()
 
-    with leased_worker(vendor, act, call_timeout=0.3) as session:
+    with leased_worker(vendor, act, call_timeout=0.9) as session:
         with pytest.raises(ItemError) as caught:
             session.ask(REQUEST)
         cuts = session.worker.released
-    assert "cut off 2 times in a row (no token for 0.3 s, after 100 tokens" in str(caught.value)
+    assert "cut off 2 times in a row (no token for 0.9 s, after 100 tokens" in str(caught.value)
     assert any("call_timeout = 900 for key-1" in line for line in caught.value.details)
     assert [event.refusal and event.refusal.kind for event in cuts] == [RefusalKind.CUT] * 2
     assert all(event.usage.calls == 1 and event.usage.output_tokens == 100 for event in cuts)

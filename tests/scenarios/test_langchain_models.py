@@ -48,7 +48,8 @@ def test_models_of_langchain_find_the_pool_and_are_counted(harness: RunHarness) 
     for name in ("snow", "rain"):
         (harness.project / "topics" / f"{name}.md").write_text(f"# {name}\n")
     (harness.project / "flow.py").write_text(GRAPH)
-    done = harness.run("run", "flow:workflow", "--all", "-j", "2", "--offline", program="agentos")
+    started = harness.start("run", "flow:workflow", "--all", "-j", "2", "--offline", program="agentos")
+    done = started.wait(240)  # four SDKs are imported in each worker
     assert done.code == 0, done.out + done.err
     for item in harness.summary()["items"]:
         written = Path(harness.project / "out" / item["item"].partition("-")[2]).read_text()

@@ -376,7 +376,7 @@ import operator
 from typing import Annotated, TypedDict
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Send
-from agentos.workflows import Candidate, ItemStatus, ModelRequest, Workflow, folder_items
+from agentos.workflows import Candidate, ItemError, ItemStatus, ModelRequest, Workflow, folder_items
 
 class State(TypedDict, total=False):
     part: int
@@ -394,6 +394,10 @@ class Asking(Workflow):
     def graph(self, context):
         async def twice(state):
             request = ModelRequest("drafter", "the same")
+            try:
+                context.ask_sync("one", request)
+            except ItemError as error:
+                print(error)
             await asyncio.gather(context.ask("one", request), context.ask("one", request))
 
         def own_loop(state):
@@ -430,6 +434,8 @@ def test_one_name_for_many_calls_works_and_wrong_uses_are_errors_at_once(
     done = run(harness, "flow:Asking", "--all", "--parallel", "3")
     assert done.code == 1, done.out + done.err
     assert "context.ask_sync(...)" in next(line for line in done.lines_of("ASK-1") if "FAILED" in line)
+    assert any("write await context.ask(...)" in line for line in done.lines_of("ASK-2"))
+    assert "never awaited" not in done.out
     assert "give each a name of its own" in next(line for line in done.lines_of("ASK-2") if "FAILED" in line)
     for item in ("ASK-1", "ASK-2"):
         assert any("flow.py, line " in line for line in done.lines_of(item)), done.out

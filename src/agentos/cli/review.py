@@ -33,6 +33,7 @@ NO_TERMINAL = (
 NO_TERMINAL_TO_ANSWER = (
     "nothing was answered: stdin is not a terminal. Answer with --answer JSON, or only read it with --show"
 )
+NO_TERMINAL_TO_GO_ON = "nothing was decided: stdin is not a terminal. Decide with --approve or --reject TEXT, or only read it with --show"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,9 @@ def _review(context: "ReviewContext", options: ReviewOptions) -> int:
         named = [edit(context, reviews[0])] if options.edit else reviews
         return ask_about(context, named, others_waiting(context, reviews))
     if not options.show and not options.diff:
-        raise click.UsageError(NO_TERMINAL_TO_ANSWER if reviews[0].is_question else NO_TERMINAL)
+        is_breakpoint = reviews[0].request.is_breakpoint
+        to_answer = NO_TERMINAL_TO_GO_ON if is_breakpoint else NO_TERMINAL_TO_ANSWER
+        raise click.UsageError(to_answer if reviews[0].is_question else NO_TERMINAL)
     for pending in reviews:
         show(diff_text(context, pending) if options.diff else item_text(context, pending))
     return 0
@@ -184,7 +187,9 @@ def _list(context: "ReviewContext") -> int:
         command = command_for(context, f"agentos review {undecided[0].parked_item.item}")
         click.echo(f"Read one and decide: {command}")
     elif not found:
-        click.echo("No items are waiting for a person. Park drafts with: lld-workflow --all --review draft")
+        click.echo(
+            "No items are waiting for a person. They do after a run with --review, or when a graph asks with interrupt()"
+        )
     return 0
 
 

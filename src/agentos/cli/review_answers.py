@@ -1,6 +1,7 @@
 """The part of `agentos review` for a graph's own questions: shows what `interrupt()` was given, takes the answers."""
 
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -62,18 +63,21 @@ def edit_answers(context: "ReviewContext", pending: "PendingReview") -> bool:
     """Open the questions in the editor, with a place for each answer; return whether they were answered."""
     from agentos.review.answers import answer_form, read_form
 
-    form = answer_form(pending)
-    edited = click.edit(form, extension=".json", require_save=False) or ""
-    if edited.strip() == form.strip():
-        click.echo("Nothing was answered.")
-        return False
-    try:
-        values = read_form(pending, edited)
-    except UsageError as error:
-        click.echo(f"Nothing was answered: {error}")
-        return False
-    _record(context, pending, values)
-    return True
+    text = form = answer_form(pending)
+    while True:
+        text = click.edit(text, extension=".json", require_save=False) or ""
+        if text.strip() == form.strip():
+            click.echo("Nothing was answered.")
+            return False
+        try:
+            values = read_form(pending, text)
+        except UsageError as error:
+            click.echo(f"Nothing was answered: {error}")
+            if not sys.stdin.isatty() or not click.confirm("Edit it again?", default=True):
+                return False
+        else:
+            _record(context, pending, values)
+            return True
 
 
 def record_answers(context: "ReviewContext", pending: "PendingReview", texts: Sequence[str]) -> None:

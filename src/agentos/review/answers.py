@@ -51,7 +51,7 @@ def read_answers(review: PendingReview, texts: Sequence[str]) -> dict[str, objec
             if len(questions) != 1:
                 raise UsageError(
                     f"{review.parked_item.item} asks {len(questions)} questions: expected --answer NUMBER=JSON for "
-                    f"each, such as --answer 1={shlex.quote(text) if is_json(text) else 'true'}"
+                    f"each, such as --answer {shlex.quote(f'1={text.strip()}') if is_json(text) else '1=true'}"
                 )
             name, value = "1", text
         question = names[name.strip()]
@@ -100,7 +100,7 @@ def _refuse(name: str) -> object:
 
 
 def answer_form(review: PendingReview) -> str:
-    """What the editor shows: each question with an empty answer."""
+    """What the editor shows: each question with `null` in place of its answer."""
     entries = [
         {"id": question.id, "node": question.node, "question": json.loads(question.value), "answer": None}
         for question in review.request.questions
@@ -109,11 +109,23 @@ def answer_form(review: PendingReview) -> str:
 
 
 def read_form(review: PendingReview, text: str) -> dict[str, object]:
-    """The answers by question id, from the form as the user saved it."""
-    entries = _from_json(text)
+    """The answers by question id, from the form as the user saved it. An answer that is still `null` is missing."""
+    try:
+        entries = _from_json(text)
+    except UsageError as error:
+        if not isinstance(cause := error.__cause__, json.JSONDecodeError):
+            raise
+        where = f"line {cause.lineno}, column {cause.colno}"
+        raise UsageError(f"the form is not JSON at {where} ({cause.msg}); a text needs quotes") from cause
     if not isinstance(entries, list) or not all(
         isinstance(entry, dict) and {"id", "answer"} <= entry.keys() for entry in entries
     ):
         raise UsageError("the form was changed: expected a list with an id and an answer for each question")
-    known = {question.id for question in review.request.questions}
-    return {entry["id"]: entry["answer"] for entry in entries if entry["id"] in known}
+    given = {entry["id"]: entry["answer"] for entry in entries if entry["answer"] is not None}
+    for number, question in enumerate(review.request.questions, 1):
+        if question.id not in given:
+            raise UsageError(
+                f"question {number} has no answer: null stands for none; to answer with null itself, use --answer "
+                "instead of the editor"
+            )
+    return {question.id: given[question.id] for question in review.request.questions}

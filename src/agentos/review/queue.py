@@ -26,7 +26,7 @@ from agentos.core.protocol.ports import Documents
 from agentos.core.text.line_assembler import clean, one_line
 from agentos.outputs.resume_command import resume_command
 from agentos.storage.file_items import FileItems
-from agentos.storage.home import Home
+from agentos.storage.home import Home, checkpoint_number
 from agentos.storage.item_store import ProjectItems
 from agentos.storage.review_notes import decision_note, edit_note, review_state
 from agentos.storage.runs import is_alive, load_run_stats
@@ -293,7 +293,9 @@ def _drop(context: ReviewContext, review: PendingReview) -> None:
     """Delete the checkpoint of an item whose file is gone; its documents go to the lineage of finished items."""
     parked, items = review.parked_item, context.items
     workflow = find_workflow(parked.workflow, context.project)
-    number = int(parked.item.rpartition("-")[2])
+    number, name = checkpoint_number(Path(review.key)), parked.item.rpartition("-")[2]
+    if number is None:
+        number = int(name) if name.isdecimal() else 0
     items.clean_finished({parked.item: review.key}, lambda item: workflow.tidy(items.documents, number))
     if items.notes(review.key):
         raise UsageError(f"{parked.item} is being worked on right now; see its progress with: agentos status")

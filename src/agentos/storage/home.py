@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import stat
 import tempfile
 from dataclasses import dataclass
@@ -94,6 +95,12 @@ class Home:
 
 def checkpoint_name(workflow: str, number: int) -> str:
     return f"{workflow}_workflow_{number}.db"
+
+
+def checkpoint_number(path: Path) -> int | None:
+    """The item's number in the name of its checkpoint; None if the file was given another name."""
+    found = re.fullmatch(r".*_workflow_([0-9]+)\.db", path.name)
+    return int(found[1]) if found else None
 
 
 def project_key(project: Path) -> str:

@@ -10,6 +10,8 @@ from agentos.core.protocol.events import ItemDecided
 from agentos.storage.checkpoints import read_notes
 
 PARKING = "parking"
+REJECTED = "rejected"
+"""The note with the number of the request whose rejection has ended the item as failed."""
 SETTLE_TIME = 2.0  # seconds; file systems may give two writes this close the same modification time
 FileStamp = tuple[tuple[int, int] | None, ...]
 
@@ -33,6 +35,8 @@ def review_state(notes: Mapping[str, str]) -> ReviewState | None:
     """The review state of the item with these checkpoint notes, from when it was last parked."""
     try:
         parking: ParkedItem = unpack(ParkedItem, json.loads(notes[PARKING]))
+        if notes.get(REJECTED) == str(parking.request.number):
+            return None
         text = notes.get(decision_note(parking.request.number))
         decision: ReviewDecision | None = None if text is None else unpack(ReviewDecision, json.loads(text))
     except (KeyError, ValueError, CodecError):

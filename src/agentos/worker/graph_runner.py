@@ -26,7 +26,7 @@ from agentos.core.protocol.codec import pack, unpack
 from agentos.core.protocol.events import NodeFinished, NodeStarted
 from agentos.core.protocol.results import Ending, Outcome, failed, failed_transient
 from agentos.storage.item_store import Checkpoint, ItemStore
-from agentos.storage.review_notes import PARKING, decision_note
+from agentos.storage.review_notes import PARKING, REJECTED, decision_note
 from agentos.worker.graph_changes import check_continues
 from agentos.worker.graph_setup import run_context, runnable_graph, step_limit
 from agentos.worker.model_session import ModelSession
@@ -163,6 +163,7 @@ class GraphRun:
                     await self.checkpoint.note(PARKING, json.dumps(pack(parked)))
                     return Outcome(Ending.PARKED, rounds=parked.request.round)
                 if decision.action is ReviewAction.REJECT and parked.request.gate is Gate.QUESTION:
+                    await self.checkpoint.note(REJECTED, str(parked.request.number))
                     reason = f": {decision.text}" if decision.text else ""
                     fix = f"start it over with --fresh {self.runner.task.item.id}"
                     return failed(f"rejected by a person{reason}", (fix,))

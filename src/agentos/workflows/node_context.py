@@ -106,9 +106,13 @@ class NodeContext:
 
     def ask_sync(self, name: str, request: ModelRequest) -> ModelResponse:
         """`ask` for a node that is not async. In an async one it raises at once: it would block the node."""
-        call = _as_coroutine(self.ask(name, request))
+        call = self._asking(name, request)
         item = current_item()
         return asyncio.run(call) if item is None else wait_for(item, call, "await context.ask(...)")
+
+    async def _asking(self, name: str, request: ModelRequest) -> ModelResponse:
+        """`ask` as a coroutine that starts nothing before it is awaited."""
+        return await self.ask(name, request)
 
     def decision(self, request: GateRequest) -> ReviewDecision | None:
         """Park the item at this gate until a person decides; None if the gate was not asked for with `--review`.
@@ -191,10 +195,6 @@ class NodeContext:
         except OSError as error:
             expected = (self.prompts or Path(".agentos/prompts")) / file
             raise ItemError(f"prompt {file} not found", (f"create {expected}",)) from error
-
-
-async def _as_coroutine(call: Awaitable[ModelResponse]) -> ModelResponse:
-    return await call
 
 
 def split_prompt(template: str) -> dict[str, str]:
