@@ -15,7 +15,7 @@ FIRST, SECOND = "a" * 32, "b" * 32
 def waiting(*ids: str) -> Any:
     questions = tuple(Question(each, "ask", '"How?"') for each in ids)
     return SimpleNamespace(
-        asks=True,
+        is_question=True,
         request=SimpleNamespace(questions=questions, is_breakpoint=False),
         parked_item=SimpleNamespace(item="T-1"),
     )
