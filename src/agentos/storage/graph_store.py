@@ -1,17 +1,21 @@
 """The SQLite store that a workflow's graphs share: LangGraph's long-term memory, in the home folder."""
 
 import contextlib
+import hashlib
+import json
 import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentos.regular_files import open_regular
 from agentos.storage.files import private_folder
+from agentos.storage.locks import LockFile
 
 if TYPE_CHECKING:
     import aiosqlite
+    from langgraph.store.base import Item
     from langgraph.store.sqlite.aio import AsyncSqliteStore
 
 BUSY_TIMEOUT = 60  # seconds to wait for other workers that write
@@ -28,6 +32,28 @@ async def open_graph_store(path: Path) -> "AsyncIterator[AsyncSqliteStore]":
         await connection.execute("PRAGMA journal_mode=WAL")
         await connection.execute("PRAGMA synchronous=FULL")
         yield store
+
+
+async def add_initial(path: Path, store: "AsyncSqliteStore", items: "Iterable[Item]") -> None:
+    """Put what a module has put into its own store when it was loaded. Each value once: nodes may change it afterwards."""
+    lock = LockFile(path.with_suffix(".lock"))
+    lock.wait()  # another worker may do the same, and a node of its item may already change the value
+    try:
+        await store.conn.execute(
+            "CREATE TABLE IF NOT EXISTS agentos_initial (name TEXT PRIMARY KEY, digest TEXT NOT NULL)"
+        )
+        async with store.conn.execute("SELECT name, digest FROM agentos_initial") as rows:
+            added = {name: digest async for name, digest in rows}
+        for item in items:
+            name = json.dumps([*item.namespace, item.key])
+            digest = hashlib.sha256(json.dumps(item.value, sort_keys=True, default=str).encode()).hexdigest()
+            if added.get(name) != digest:
+                await store.aput(item.namespace, item.key, item.value)
+                await store.conn.execute(
+                    "INSERT OR REPLACE INTO agentos_initial VALUES (?, ?)", (name, digest)
+                )
+    finally:
+        lock.release()
 
 
 async def _create(path: Path) -> None:

@@ -63,7 +63,7 @@ class GraphRunner:
     async def run(self, checkpoint: Checkpoint) -> Outcome:
         context = await self._context(checkpoint)
         found = self.workflow.graph(context)
-        async with runnable_graph(found, checkpoint.saver, Path(self.task.store)) as graph:
+        async with runnable_graph(found, checkpoint.saver, Path(self.task.store), self.echo) as graph:
             options = self.workflow.options
             own = OwnModules(
                 Path(self.task.project), self.workflow.origin.partition(":")[0].partition(".")[0]

@@ -8,18 +8,32 @@ from typing import Any
 
 from agentos.core.errors import ItemError
 from agentos.core.text.values import error_location
-from agentos.storage.graph_store import open_graph_store
+from agentos.storage.graph_store import add_initial, open_graph_store
 from agentos.workflows.base import GraphOptions
+from agentos.workflows.node_context import Say
+
+INDEX_STAYS_IN_MEMORY = (
+    "Warning: the graph's InMemoryStore has a search index, so it stays in memory: items do not share it, and an item "
+    "that resumes has lost what it put there. To keep that, compile the graph with a store on disk, such as SqliteStore"
+)
+MOST_INITIAL = 1_000_000  # entries that a module may put into its store
 
 
 @contextlib.asynccontextmanager
-async def runnable_graph(found: Any, saver: Any, store_path: Path) -> AsyncIterator[Any]:
+async def runnable_graph(found: Any, saver: Any, store_path: Path, say: Say) -> AsyncIterator[Any]:
     """The graph with our saver. An in-memory store is replaced by the project's, which outlives workers."""
     compiled = found.compile() if hasattr(found, "compile") else found
     async with contextlib.AsyncExitStack() as stack:
         changes: dict[str, Any] = {"checkpointer": saver}
         if _is_in_memory(compiled.store):
-            changes["store"] = await stack.enter_async_context(open_graph_store(store_path))
+            if (
+                compiled.store.index_config
+            ):  # to index another store, this Python's SQLite would have to load extensions
+                say(INDEX_STAYS_IN_MEMORY)
+            else:
+                changes["store"] = store = await stack.enter_async_context(open_graph_store(store_path))
+                if initial := await compiled.store.asearch((), limit=MOST_INITIAL):
+                    await add_initial(store_path, store, initial)
         yield compiled.copy(changes)
 
 
@@ -47,9 +61,9 @@ def step_limit(graph: Any, options: GraphOptions) -> int | None:
 
 
 def _is_in_memory(store: Any) -> bool:
-    """Whether it is LangGraph's InMemoryStore. One with a search index is kept, because ours would need its embeddings."""
+    """Whether it is LangGraph's InMemoryStore itself: a subclass has a reason of its own, and is kept."""
     if store is None:
         return False
     from langgraph.store.memory import InMemoryStore
 
-    return isinstance(store, InMemoryStore) and not getattr(store, "index_config", None)
+    return type(store) is InMemoryStore
