@@ -18,6 +18,8 @@ RETRY_AFTER_BUSY = 1.0  # seconds
 QUIET_WAIT = 2.0  # seconds; only longer waits are reported
 WAIT_REASON_TTL = 0.5  # seconds for which the reason of a wait is cached
 UNMETERED_CONCURRENCY = 32  # calls per key
+MANY = 256  # keys and waiting calls, beyond which checking all of them for each decision takes too long
+CHECK_INTERVAL = 0.25  # seconds between two checks of that many
 
 
 class NoKey(Exception):
@@ -64,6 +66,7 @@ class LeaseBroker:
         self._waiting: dict[str, _PendingLease] = {}
         self._wakeup: asyncio.TimerHandle | None = None
         self._reasons: dict[tuple[str, str], tuple[float, str]] = {}
+        self._next_check_at = float("-inf")
 
     async def acquire(
         self,
@@ -161,14 +164,20 @@ class LeaseBroker:
         return self._lease_manager.grants(now)
 
     def _fail_unservable(self) -> None:
-        """Fail the waiting requests that certainly cannot be served before their deadline."""
-        if not self._waiting:
-            return
+        """Fail the waiting requests that certainly cannot be served before their deadline.
+
+        Finding a problem means checking every key and every request, so if these are many, that is not repeated for each
+        decision.
+        """
         now, pool = self._clock(), self._lease_manager.pool
+        if not self._waiting or now < self._next_check_at:
+            return
         # Requests of one kind share the result, so a whole queue is scanned only if its kind has a problem.
         problems = {
             first.kind: found for first in pool.first_waiting(now) if (found := self._problem(first, now))
         }
+        if problems and len(pool.keys) + len(self._waiting) > MANY:
+            self._next_check_at = now + CHECK_INTERVAL
         for request in pool.waiting(now) if problems else ():
             problem = problems.get(request.kind)
             pending = self._waiting.get(request.holder)
@@ -238,6 +247,8 @@ class LeaseBroker:
             self._wakeup.cancel()
         now = self._clock()
         due = self._lease_manager.wake_at(now) if self._waiting else None
+        if self._waiting and now < self._next_check_at:
+            due = self._next_check_at if due is None else min(due, self._next_check_at)
         loop = asyncio.get_running_loop()
         self._wakeup = (
             None if due is None else loop.call_later(max(0.0, due - now), self._update, lambda now: None)

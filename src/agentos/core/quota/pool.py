@@ -55,6 +55,9 @@ class Pool:
         self.shared_quotas = SharedQuotaDetector()
         self._peers = PeerState(self.keys, self._buckets, self._breakers, self.shared_quotas, self._touch)
         self._leases: dict[str, Lease] = {}
+        self._by_holder: dict[str, list[Lease]] = {}
+        self._open_keys: dict[tuple[tuple[str, ...], tuple[str, ...]], Key] = {}
+        """By providers and models, a key that was not in cooldown when it was last checked."""
         self._kept_keys = KeptKeys() if kept_keys is None else kept_keys
         self._waiting = RequestQueue()
         self._lease_numbers = itertools.count(1)
@@ -85,6 +88,10 @@ class Pool:
         lease = self._leases.pop(lease_id, None)
         if lease is None:
             return None
+        held = self._by_holder[lease.request.holder]
+        held.remove(lease)
+        if not held:
+            del self._by_holder[lease.request.holder]
         if name := self.keys.current_name(lease.credential):
             key = self.keys[name]
             key.leases.discard(lease_id)
@@ -100,7 +107,7 @@ class Pool:
     def drop_holder(self, holder: str) -> list[Lease]:
         """Remove the requests and leases of a holder that is gone; return the leases."""
         self._waiting.drop(holder)
-        held = [lease for lease in self._leases.values() if lease.request.holder == holder]
+        held = list(self._by_holder.get(holder, ()))
         for lease in held:
             self.release(lease.id)
             self.bucket_of(lease).limiter.drop(lease.reservation)
@@ -158,6 +165,7 @@ class Pool:
 
     def _replace_keys(self, credentials: Iterable[Credential]) -> None:
         self.keys.replace([self._key(credential) for credential in credentials])
+        self._open_keys.clear()
         by_provider: defaultdict[str, list[Key]] = defaultdict(list)
         for key in self.keys:
             by_provider[key.credential.provider].append(key)
@@ -350,6 +358,7 @@ class Pool:
         self._breakers[key.credential.provider, model].record_send(lease.id)
         bucket.cooldown.record_send(now)
         self._leases[lease.id] = lease
+        self._by_holder.setdefault(request.holder, []).append(lease)
         self._kept_keys.keep(lease)
         return lease
 
@@ -378,10 +387,15 @@ class Pool:
     def recovery_for(self, request: LeaseRequest, now: float) -> KeyTime | None:
         """When the cooldown of the first key for this request ends; None if waiting would not help."""
         times = []
-        for key in self._candidates(request):
+        kind = (request.providers, request.models)
+        # Usually the key that was found last time is still good, so that not every key needs to be checked.
+        last = self._open_keys.get(kind)
+        is_candidate = last is not None and last.credential.name not in request.excluded
+        for key in itertools.chain([last] if last and is_candidate else (), self._candidates(request)):
             if key.active:
                 cooldown = self._bucket(key, request.model_for(key.credential)).cooldown
                 if not cooldown.blocks(now):
+                    self._open_keys[kind] = key
                     return KeyTime(now, key.credential.name)
                 if not cooldown.no_access:
                     times.append(KeyTime(max(now, cooldown.ends_at()), key.credential.name))
@@ -396,13 +410,13 @@ class Pool:
                 found[key.credential.name] = reason
         return found
 
-    def _candidates(self, request: LeaseRequest) -> list[Key]:
+    def _candidates(self, request: LeaseRequest) -> Iterator[Key]:
         """The keys of the request's providers, without those that it excludes."""
-        return [
+        return (
             key
             for key in self.keys
             if key.credential.provider in request.providers and key.credential.name not in request.excluded
-        ]
+        )
 
     def next_allowed_for(self, request: LeaseRequest, now: float) -> KeyTime:
         """When the first key with a free slot may serve this request."""

@@ -2,7 +2,7 @@
 
 import heapq
 import itertools
-from bisect import insort
+from bisect import bisect_left, insort
 from collections.abc import Callable
 from enum import Enum, auto
 
@@ -38,12 +38,14 @@ class RequestQueue:
         self.count = 0
         self._queues: dict[Kind, list[_Entry]] = {}
         self._delayed: list[tuple[float, _Entry]] = []  # a heap by `not_before`
+        self._by_holder: dict[str, list[_Entry]] = {}
         self._numbers = itertools.count()
 
     def add(self, request: LeaseRequest) -> bool:
         """Return False if the request joined an existing queue of its kind."""
         self.count += 1
         entry = (request.priority, next(self._numbers), request)
+        self._by_holder.setdefault(request.holder, []).append(entry)
         if request.not_before > request.requested_at:
             heapq.heappush(self._delayed, (request.not_before, entry))
         elif (queue := self._queues.get(request.kind)) is not None:
@@ -86,11 +88,15 @@ class RequestQueue:
         heapq.heapify(self._delayed)
 
     def drop(self, holder: str) -> None:
-        for kind, queue in self._queues.items():
-            self._queues[kind] = [entry for entry in queue if entry[2].holder != holder]
-        self._delayed = [entry for entry in self._delayed if entry[1][2].holder != holder]
-        heapq.heapify(self._delayed)
-        self.count = sum(map(len, self._queues.values())) + len(self._delayed)
+        for entry in self._by_holder.pop(holder, ()):
+            self.count -= 1
+            queue = self._queues.get(entry[2].kind, [])
+            position = bisect_left(queue, entry)
+            if position < len(queue) and queue[position] is entry:
+                del queue[position]
+            else:
+                self._delayed = [delayed for delayed in self._delayed if delayed[1] is not entry]
+                heapq.heapify(self._delayed)
 
     def serve(self, now: float, decide: Callable[[LeaseRequest], Decision]) -> None:
         """Offer the requests that are due to `decide`, and remove those that it grants."""
@@ -99,8 +105,7 @@ class RequestQueue:
         queues = [queue for queue in self._queues.values() if queue]
         if len(queues) == 1 and len(queues[0]) == 1:  # the usual case
             if decide(queues[0][0][2]) is Decision.GRANTED:
-                queues[0].clear()
-                self.count -= 1
+                self._remove_granted(queues[0].pop())
         else:
             self._serve_queues([_QueuePass(queue) for queue in queues], decide)
 
@@ -112,13 +117,22 @@ class RequestQueue:
             decision = decide(entry[2])
             if decision is Decision.STOP:
                 break
+            if decision is Decision.GRANTED:
+                self._remove_granted(entry)
             upcoming = queue.advance(decision)
             if upcoming is None:
                 heapq.heappop(heads)
             else:
                 heapq.heapreplace(heads, (upcoming, queue))
         for queue in queues:
-            self.count -= queue.remove_granted()
+            queue.remove_granted()
+
+    def _remove_granted(self, entry: _Entry) -> None:
+        self.count -= 1
+        entries = self._by_holder[entry[2].holder]
+        entries.remove(entry)
+        if not entries:
+            del self._by_holder[entry[2].holder]
 
     def _enqueue(self, entry: "_Entry") -> None:
         kind = entry[2].kind
@@ -161,8 +175,6 @@ class _QueuePass:
             self.position += 1
         return None
 
-    def remove_granted(self) -> int:
-        """Remove the granted entries from the queue and return their number."""
+    def remove_granted(self) -> None:
         if self._granted:
             self.entries[: self.position] = self.passed
-        return self._granted
