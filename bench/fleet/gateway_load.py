@@ -19,7 +19,7 @@ from bench.fleet.figures import Figure, model_server, write_credentials
 MODEL = "gemini-2.5-flash"
 BODY = json.dumps({"contents": [{"role": "user", "parts": [{"text": "Say something. " * 40}]}]}).encode()
 CALLERS = 300
-CALLS_EACH = 6
+CALLS_EACH = 5
 CONNECTIONS = 20
 CALLS = 4000
 KEYS = 10
@@ -31,7 +31,11 @@ def measure() -> list[Figure]:
         back = _return_after_kill(gateway, environment)
     with _gateway("1,1") as (direct, gateway, _):
         through = Target(gateway.port, "/gemini", gateway.token)
+        before = _cpu_seconds(gateway.pid)
         alone, added = asyncio.run(_callers(direct)), asyncio.run(_callers(through))
+        calls = CALLERS * (CALLS_EACH + 1)
+        cpu = (_cpu_seconds(gateway.pid) - before) / calls
+        burst = asyncio.run(_callers(through, is_burst=True)) - asyncio.run(_callers(direct, is_burst=True))
     return [
         Figure("gateway: calls per second of a core", per_second, "", 500, at_least=True),
         Figure("gateway: a call succeeds again after a kill -9 within", back, "s", 3),
@@ -42,6 +46,8 @@ def measure() -> list[Figure]:
             "ms",
             20,
         ),
+        Figure("the same if all of them call at the same moment", burst * 1e3, "ms"),
+        Figure("CPU time of the gateway for each of these calls", cpu * 1e3, "ms"),
     ]
 
 
@@ -74,32 +80,46 @@ async def _calls_per_core_second(gateway: GatewayServer) -> float:
     return CALLS / (_cpu_seconds(gateway.pid) - before)
 
 
-async def _callers(target: Target) -> float:
-    """The median call time with all callers active, their starts staggered."""
+async def _callers(target: Target, *, is_burst: bool = False) -> float:
+    """The median call time with all callers active, their calls spread evenly, or all sent at the same moment.
+
+    Each connection is opened by a call that is not counted. Otherwise the delays of the first second would last: as all
+    calls take equally long, callers that are delayed together stay together.
+    """
+    barrier = asyncio.Barrier(CALLERS)
     found = await asyncio.gather(
-        *(_caller(target, CALLS_EACH, delay=number / CALLERS) for number in range(CALLERS))
+        *(
+            _caller(target, CALLS_EACH, 0.0 if is_burst else number / CALLERS, barrier)
+            for number in range(CALLERS)
+        )
     )
-    # The first call of each opens the connection.
-    return statistics.median(seconds for times in found for seconds in times[1:])
+    return statistics.median(seconds for times in found for seconds in times)
 
 
-async def _caller(target: Target, calls: int, delay: float = 0.0) -> list[float]:
-    """Calls one after the other on a connection of its own."""
-    await asyncio.sleep(delay)
+async def _caller(
+    target: Target, calls: int, delay: float = 0.0, barrier: asyncio.Barrier | None = None
+) -> list[float]:
+    """Calls one after the other on a connection of its own; with a barrier, after a first one that is not counted."""
     reader, writer = await asyncio.open_connection("127.0.0.1", target.port)
+    if barrier:
+        await _call(target, reader, writer)
+        await barrier.wait()
+    await asyncio.sleep(delay)
+    seconds = [await _call(target, reader, writer) for _ in range(calls)]
+    writer.close()
+    return seconds
+
+
+async def _call(target: Target, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> float:
     head = (
         f"POST {target.prefix}/v1beta/models/{MODEL}:generateContent HTTP/1.1\r\nHost: 127.0.0.1\r\n"
         f"x-goog-api-key: {target.key}\r\nContent-Type: application/json\r\nContent-Length: {len(BODY)}\r\n\r\n"
     )
-    seconds = []
-    for _ in range(calls):
-        began = time.perf_counter()
-        writer.write(head.encode() + BODY)
-        status = await _answer(reader)
-        assert status == 200, f"{target.prefix or 'direct'}: {status}"
-        seconds.append(time.perf_counter() - began)
-    writer.close()
-    return seconds
+    began = time.perf_counter()
+    writer.write(head.encode() + BODY)
+    status = await _answer(reader)
+    assert status == 200, f"{target.prefix or 'direct'}: {status}"
+    return time.perf_counter() - began
 
 
 async def _answer(reader: asyncio.StreamReader) -> int:
