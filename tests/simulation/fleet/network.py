@@ -4,7 +4,7 @@ import asyncio
 from collections import defaultdict
 from random import Random
 
-from .virtual_time import VirtualProcess
+from .virtual_time import VirtualProcess, pause
 
 TCP_TIMEOUT = 30.0  # seconds after which a connection that passes no bytes is given up
 LATENCY = (0.0003, 0.003)  # seconds, one way
@@ -74,7 +74,7 @@ class Machine:
 
     async def send(self, service: Service) -> None:
         """One message, one way. Bytes that do not come through are sent again until the connection is given up."""
-        await asyncio.sleep(self.random.uniform(*LATENCY))
+        await pause(self.random.uniform(*LATENCY))
         if self._cut[service.name]:
             healed = asyncio.get_running_loop().create_future()
             self._healed.append(healed)

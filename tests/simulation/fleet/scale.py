@@ -102,6 +102,8 @@ class LargeLife:
         self.gateway = Gateway(credentials, self.providers, random.random, 60.0, NoPeers())
         work = Work(random, nodes=1, parallel=PARALLEL, heartbeat_interval=10.0)
         shared = SharedTask(PROJECT, "lld", 1, 2, 1800.0, (), (), ())
+        # Walking over everything that is kept anyway would be half of the work: only what is new is collected.
+        gc.disable()
         self._around = Surroundings(work, self.postgres, self.temporal, self.gateway, shared)
         for number in range(1, items + 1):
             item = f"LLD-{number}"
@@ -109,8 +111,6 @@ class LargeLife:
             self.temporal.submit(ItemStart(PROJECT, item, 1, 2, "q"))
         for _ in range(workers):
             self._add_worker()
-        # Walking over everything that is kept anyway would be half of the work: only what is new is collected.
-        gc.disable()
         self.loop.call_later(0.0, self._collect_garbage)
         self.loop.call_later(PROGRESS_INTERVAL, self._tell)
         self.loop.call_later(FAULT_INTERVAL, self._fault)
@@ -169,7 +169,7 @@ class LargeLife:
         return ScaleResult(
             items,
             seconds,
-            best_seconds(keys, self.providers.count) / seconds,
+            best_seconds(keys, items) / seconds,
             items - done,
             twice,
             self.providers.over_limit,
@@ -180,14 +180,15 @@ class LargeLife:
         )
 
 
-def best_seconds(keys: int, calls: int) -> float:
-    """The least time in which the providers can answer so many calls: every key sends all that it may, at once.
+def best_seconds(keys: int, items: int) -> float:
+    """The least time in which the keys can answer one call for each item, if nothing fails and nothing is lost.
 
-    Only keys limit it: there are enough slots for their calls.
+    Every key sends all that its limit allows, at once, but one call at a time, which takes the average time. Only the
+    keys limit it: there are enough slots for their calls.
     """
-    each = -(-calls // keys)
-    windows = (each - 1) // LIMIT
-    return windows * WINDOW + sum(CALL_SECONDS) / 2
+    each = -(-items // keys)
+    windows, last = divmod(each - 1, LIMIT)
+    return windows * WINDOW + (last + 1) * sum(CALL_SECONDS) / 2
 
 
 def main() -> int:

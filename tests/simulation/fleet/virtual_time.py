@@ -6,11 +6,12 @@ import contextvars
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
 Callback = Callable[..., object]
+MIN_CANCELLED = 100  # timers, before they are removed
 
 
 class VirtualProcess:
@@ -38,8 +39,7 @@ class VirtualProcess:
         return loop.create_task(work, context=self._context.copy())
 
     def call_later(self, seconds: float, callback: Callback, *args: object) -> "_Handle":
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
+        loop = _running_loop()
         return loop.call_at(loop.time() + seconds, callback, *args, context=self._context.copy())
 
     def freeze(self) -> None:
@@ -60,9 +60,7 @@ class VirtualProcess:
         """Whoever is connected to it notices, as when the kernel closes a dead process's connections."""
         if not self.is_alive:
             return
-        loop = asyncio.get_running_loop()
-        assert isinstance(loop, VirtualLoop)
-        loop.keep_tasks()
+        _running_loop().keep_tasks()
         self.exit()
 
     def exit(self) -> None:
@@ -83,8 +81,21 @@ def current_process() -> VirtualProcess | None:
     return _process.get()
 
 
+async def pause(seconds: float) -> None:
+    """As `asyncio.sleep`, at half the cost. A cancellation arrives at the end, so the pause should be short."""
+    _running_loop().pause = seconds
+    await _Pause()
+
+
+class _Pause:
+    """Hands control to the loop, which resumes the task after `VirtualLoop.pause`."""
+
+    def __await__(self) -> Generator[None, None, None]:
+        yield
+
+
 class _Handle:
-    __slots__ = ("args", "callback", "context", "loop", "moment")
+    __slots__ = ("args", "callback", "context", "is_timer", "loop", "moment")
 
     def __init__(
         self,
@@ -93,7 +104,9 @@ class _Handle:
         args: tuple[Any, ...],
         context: contextvars.Context | None,
         moment: float,
+        is_timer: bool = False,
     ) -> None:
+        self.is_timer = is_timer
         self.loop = loop
         self.callback = callback
         self.args = args
@@ -101,13 +114,22 @@ class _Handle:
         self.moment = moment
 
     def cancel(self) -> None:
-        self.callback, self.args = None, ()
+        if self.callback is not None:
+            self.callback, self.args = None, ()
+            if self.is_timer:
+                self.loop.count_cancelled()
 
     def cancelled(self) -> bool:
         return self.callback is None
 
     def when(self) -> float:
         return self.moment
+
+
+def _running_loop() -> "VirtualLoop":
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualLoop)
+    return loop
 
 
 class VirtualLoop(asyncio.AbstractEventLoop):
@@ -120,6 +142,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         self.ready: deque[_Handle] = deque()
         self.errors: list[BaseException] = []
         self.steps = 0
+        self.pause: float | None = None
+        self._cancelled = 0  # timers
         self._now = start
         self._timers: list[tuple[float, int, _Handle]] = []
         self._numbers = itertools.count()
@@ -132,7 +156,8 @@ class VirtualLoop(asyncio.AbstractEventLoop):
         try:
             task = self.create_task(main)
             while not task.done():
-                self._step()
+                self._advance()
+                self._run_ready()
                 if self._now > until:
                     raise TimeoutError(f"not over after {until:g} s")
                 if self.errors:
@@ -143,31 +168,53 @@ class VirtualLoop(asyncio.AbstractEventLoop):
             self._drop_everything()
             asyncio._set_running_loop(None)
 
-    def _step(self) -> None:
+    def _advance(self) -> None:
+        """Set the clock to the next timer if nothing else is ready, and make the timers that are due ready."""
         ready, timers = self.ready, self._timers
         if not ready:
             while timers and timers[0][2].callback is None:
                 heapq.heappop(timers)
+                self._cancelled -= 1
             assert timers, f"nothing is left to happen at {self._now:g} s"
             self._now = max(self._now, timers[0][0])
         while timers and timers[0][0] <= self._now:
-            ready.append(heapq.heappop(timers)[2])
-        for _ in range(len(ready)):
-            handle = ready.popleft()
+            handle = heapq.heappop(timers)[2]
+            handle.is_timer = False
             if handle.callback is None:
+                self._cancelled -= 1
+            else:
+                ready.append(handle)
+
+    def _run_ready(self) -> None:
+        next_ready = self.ready.popleft
+        for _ in range(len(self.ready)):
+            handle = next_ready()
+            callback, context = handle.callback, handle.context
+            if callback is None:
                 continue
-            process = handle.context.get(_process)
+            process = context.get(_process)
             if process is None or (process.is_alive and not process.is_frozen):
                 self.steps += 1
-                handle.context.run(handle.callback, *handle.args)
+                context.run(callback, *handle.args)
             elif process.is_alive:
                 process.parked.append(handle)
             else:
                 self._dropped.append(handle)
 
+    def count_cancelled(self) -> None:
+        """Remove cancelled timers once they are the majority, as asyncio does: most of them would be due much later."""
+        self._cancelled += 1
+        if self._cancelled > MIN_CANCELLED and self._cancelled > len(self._timers) // 2:
+            self._timers = [timer for timer in self._timers if timer[2].callback is not None]
+            heapq.heapify(self._timers)
+            self._cancelled = 0
+
     def keep_tasks(self) -> None:
-        """Those of a killed process will never run again, nor may anything of them run when they are collected."""
-        self._kept |= asyncio.all_tasks(self)
+        """Those of a killed process will never run again, nor may anything of them run when they are collected.
+
+        Those of other processes are kept until they are done.
+        """
+        self._kept = {task for task in self._kept if not task.done()} | asyncio.all_tasks(self)
 
     def _drop_everything(self) -> None:
         for task in [*asyncio.all_tasks(self), *self._kept]:
@@ -187,6 +234,9 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callback, *args: Any, context: contextvars.Context | None = None
     ) -> _Handle:
+        if self.pause is not None:  # set just before the task yielded
+            seconds, self.pause = self.pause, None
+            return self.call_at(self._now + seconds, callback, *args, context=context)
         handle = _Handle(self, callback, args, context, self._now)
         self.ready.append(handle)
         return handle
@@ -196,7 +246,7 @@ class VirtualLoop(asyncio.AbstractEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callback, *args: Any, context: contextvars.Context | None = None
     ) -> _Handle:
-        handle = _Handle(self, callback, args, context, when)
+        handle = _Handle(self, callback, args, context, when, True)
         heapq.heappush(self._timers, (when, next(self._numbers), handle))
         return handle
 
