@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -269,6 +270,20 @@ def test_possible_duplicates_are_named(tmp_path: Path) -> None:
         "Possible duplicate: issues/001-dark.md, Dark mode for the reader (100% of the distinctive words)."
     )
     assert related.facts({}, "# Export to EPUB\n\nA cover image.\n", "") == "No duplicate found."
+
+
+def test_an_issue_whose_name_is_not_utf8_fails_no_brief(tmp_path: Path) -> None:
+    (tmp_path / ISSUES).mkdir()
+    (tmp_path / ISSUES / os.fsdecode(b"001-\xff.md")).write_text("# Dark mode\n\nA dark background.\n")
+    context = NodeContext(
+        item=Item("ISSUE-7", "issue", 7, "Dark mode", "ideas/active/7.md", "digest"),
+        folder=ProjectFolder(tmp_path),
+        ask=ScriptedModel().ask,
+        say=lambda line: None,
+        max_iterations=5,
+    )
+    related = RelatedMaterial(context, ISSUES, "docs/lld/active")
+    assert "--- issues/001-?.md ---" in related.texts({}, "Readers want a dark background")["related"]
 
 
 def test_issues_that_exist_only_on_github_are_shown_and_named_as_duplicates(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agentos.codebase.words import split_identifiers, words
 from agentos.core.errors import ItemError
+from agentos.core.text.line_assembler import one_line
 from agentos.regular_files import UnsafeFile, list_folder, open_regular, read_regular
 
 MAX_DOCUMENTS = 2000  # those with the highest numbers; each is read for every query
@@ -54,7 +55,8 @@ def read_documents(project: Path, folder: str) -> list[RelatedDocument]:
             text = read_regular(project / folder / name, project).decode()
             body = _FRONT_MATTER.sub("", text, count=1)
             title = _TITLE.search(body)
-            found.append(RelatedDocument(f"{folder}/{name}", title[1].strip() if title else name, body))
+            path = one_line(f"{folder}/{name}")  # a name that is not UTF-8 can be neither stored nor sent
+            found.append(RelatedDocument(path, one_line(title[1].strip() if title else name), body))
     return found
 
 
