@@ -413,6 +413,33 @@ def test_several_items_are_decided_at_once(harness: RunHarness) -> None:
 
 
 @pytest.mark.slow
+def test_status_knows_which_items_still_wait_for_a_decision(harness: RunHarness) -> None:
+    harness.issues(40, 41, 42)
+    assert harness.run(40, 41, "--review", "draft", "--offline").code == 0
+    resume = "Resume with: lld-workflow 40 41 --review draft --offline"
+
+    def status(*args: str) -> CompletedCommand:
+        return harness.run("status", *args, program="agentos")
+
+    assert review(harness, "LLD-40", "--approve").code == 0
+    assert "Waiting for a person: LLD-41. Decide with: agentos review\n" in status().out
+    assert harness.run(42, "--offline").code == 0
+    assert status().lines[-3:] == [
+        "Every item reached a verdict. Earlier runs: agentos runs",
+        "Waiting for a person since other runs: LLD-41. Decide with: agentos review",
+        "Decided, but not resumed: LLD-40. See how: agentos review",
+    ]
+    first = harness.runs()[0].name
+    assert review(harness, "LLD-41", "--approve").code == 0
+    assert status(first).lines[-1] == f"Decided: LLD-40, LLD-41. {resume}"
+    stopped = harness.run("stop", "--run", first, program="agentos")
+    assert f"LLD-40, LLD-41 are decided. {resume}" in stopped.err
+    assert harness.run(40, 41, "--offline").code == 0
+    assert status().lines[-1] == "Every item reached a verdict. Earlier runs: agentos runs"
+    assert status(first).lines[-1] == "Later runs have continued the parked items. List them: agentos runs"
+
+
+@pytest.mark.slow
 def test_the_prompt_pages_compares_explains_and_goes_on_to_the_next_item(harness: RunHarness) -> None:
     harness.issues(40, 41)
     harness.server()

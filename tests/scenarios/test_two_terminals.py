@@ -84,6 +84,11 @@ def test_a_fresh_run_redoes_nothing_that_another_has_ended_since_it_began(harnes
     (skipped,) = own.lines_of("LLD-4")
     assert re.fullmatch(r"Skipped: it failed in run \S+: Invalid spec format", skipped)
     assert "  Elsewhere: 2 finished (LLD-2, LLD-3), 1 failed (LLD-4)" in own.lines_of("COORDINATOR")
+    logs = [
+        harness.run("logs", *words, "LLD-2", program="agentos").out for words in ((), ("--run", run.name))
+    ]
+    assert "Approved after 1 review" in logs[0], "the log of the run that processed the item"
+    assert logs[1] == "Skipped: another run finished it (approved)\n"
     again = harness.run("--failed", "--dry-run")
     assert "LLD-4" in again.out and "LLD-3" not in again.out
 

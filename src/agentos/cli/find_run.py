@@ -1,5 +1,6 @@
 """Finds the run that a command refers to, and describes its state."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,11 @@ def find_run(name: str | None) -> Path:
 
 def _preferred_here(folders: list[Path]) -> Path:
     """The newest of these runs that worked on the current folder's project, else the newest."""
+    return next(runs_here(folders), folders[0])
+
+
+def runs_here(folders: list[Path]) -> Iterator[Path]:
+    """Those of these runs that worked on the current folder's project, in the same order."""
     from agentos.config.project import find_project, working_folder
     from agentos.config.settings import environment
     from agentos.regular_files import UnsafeFile
@@ -80,10 +86,9 @@ def _preferred_here(folders: list[Path]) -> Path:
         project = str(find_project(working_folder(), environment()))
         for folder in folders:
             if read_first_record(folder).get("project") == project:
-                return folder
+                yield folder
     except (OSError, UnsafeFile, PreflightError):
         pass  # the command itself reports what is wrong with the run
-    return folders[0]
 
 
 def find_live_run(name: str | None, subcommand: str) -> Path:
@@ -114,9 +119,9 @@ def find_live_run(name: str | None, subcommand: str) -> Path:
 
 def describe_end(run: Path) -> str:
     """How a run that is no longer in progress ended, and what to type next."""
+    from agentos.cli.waiting import waiting_text
     from agentos.config.settings import current_folder
-    from agentos.core.protocol.results import Ending
-    from agentos.outputs.resume_command import retry_command, review_command
+    from agentos.outputs.resume_command import retry_command
     from agentos.outputs.summary import continue_command
     from agentos.storage.runs import load_run_stats
 
@@ -126,10 +131,8 @@ def describe_end(run: Path) -> str:
     if stats.ended is None:
         return f"it was killed. Resume with: {continue_command(stats, here)}"
     code = stats.ended.exit_code
-    if parked := [row.item for row in stats.with_ending(Ending.PARKED)]:
-        verb = "is" if len(parked) == 1 else "are"
-        command = review_command(stats.started, here)
-        return f"{', '.join(parked)} {verb} waiting for a person. Decide with: {command}"
+    if waiting := waiting_text(stats, here):
+        return waiting
     if not code:
         return f"{completion_text(stats)}. See it with: agentos status"
     command = retry_command(stats.started, here) if code == 1 else continue_command(stats, here)

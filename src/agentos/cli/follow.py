@@ -1,16 +1,14 @@
-"""`agentos watch`, `wait` and `logs`: commands that follow a run started in another terminal."""
+"""`agentos watch` and `wait`: commands that follow a run started in another terminal."""
 
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.find_run import complete_runs, run_option
+from agentos.cli.find_run import run_option
 from agentos.cli.param_types import Duration
-from agentos.cli.shell_complete import completer, logged_items
 from agentos.core.constants import DISPLAYS
 
 if TYPE_CHECKING:
@@ -119,62 +117,6 @@ def _exit_code(run: Path) -> int:
     return KILLED if ended is None else ended.exit_code
 
 
-def _logs(item: str, run_id: str | None, follow: bool, fleet: bool) -> int:
-    if fleet:
-        from agentos.cli.fleet_views import show_fleet_log
-
-        return show_fleet_log(run_id, item, follow)
-    from agentos.cli.find_run import find_run, runs_folder
-    from agentos.core.errors import NothingMatches
-    from agentos.core.planning.items import is_safe_id
-    from agentos.core.text.values import natural_order
-    from agentos.outputs.format import name_list
-    from agentos.storage.runs import run_folders
-
-    if not is_safe_id(item):
-        raise click.UsageError(f"invalid item {item!r}: expected an id such as LLD-42")
-    folders = [find_run(run_id)] if run_id else [find_run(None), *run_folders(runs_folder())]
-    for run in folders:
-        if name := _log_name(run, item, follow):
-            for line in _log_lines(run, name, follow):
-                click.echo(line, nl=False)
-            return 0
-    known = sorted((path.stem for path in folders[0].glob("*.log")), key=natural_order)
-    raise NothingMatches(
-        f"no run has a log of {item!r}; items logged in the last run: {name_list(known) or 'none'}"
-    )
-
-
-def _log_name(run: Path, item: str, follow: bool) -> str | None:
-    """The item's log file; when following a live run, also one that does not exist yet."""
-    from agentos.core.planning.items import resolve_item
-    from agentos.storage.runs import is_alive, load_run_stats
-
-    names = {path.stem for path in run.glob("*.log")}
-    if follow and is_alive(run):
-        names |= load_run_stats(run).rows.keys()
-    found = resolve_item(item, names)
-    return f"{found}.log" if found else None
-
-
-def _log_lines(run: Path, name: str, follow: bool) -> Iterator[str]:
-    """The lines written so far and, with `follow`, those to come until the run ends."""
-    from agentos.regular_files import open_regular
-    from agentos.storage.runs import is_alive
-
-    while follow and not (run / name).exists() and is_alive(run):
-        time.sleep(POLL_INTERVAL)
-    if not (run / name).exists():
-        return
-    with open(open_regular(run / name), encoding="utf-8", errors="replace") as file:
-        while True:
-            alive = follow and is_alive(run)
-            yield from file
-            if not alive:
-                return
-            time.sleep(POLL_INTERVAL)
-
-
 commands: dict[str, click.Command] = {
     "watch": click.Command(
         "watch",
@@ -205,26 +147,5 @@ commands: dict[str, click.Command] = {
         ],
         callback=_wait,
         epilog="\b\nExamples:\n  agentos wait\n  agentos wait --timeout 1h",
-    ),
-    "logs": click.Command(
-        "logs",
-        help="Print an item's output from the last run that worked on it; needs no running process.",
-        params=[
-            click.Argument(["item"], shell_complete=completer(logged_items)),
-            click.Option(
-                ["--run", "run_id"],
-                metavar="RUN",
-                shell_complete=complete_runs,
-                help="Run to read, if not the last one.",
-            ),
-            click.Option(
-                ["--follow", "-f"], is_flag=True, help="Keep printing new lines until the run ends."
-            ),
-            click.Option(
-                ["--fleet"], is_flag=True, help="Print the item's output since it was submitted to the fleet."
-            ),
-        ],
-        callback=_logs,
-        epilog="\b\nExamples:\n  agentos logs LLD-42\n  agentos logs -f LLD-42\n  agentos logs --fleet LLD-42",
     ),
 }

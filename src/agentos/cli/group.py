@@ -40,7 +40,7 @@ COMMANDS = {
 }
 MODULES = {
     **dict.fromkeys(("pause", "stop", "retry", "set"), "control"),
-    **dict.fromkeys(("watch", "wait", "logs"), "follow"),
+    **dict.fromkeys(("watch", "wait"), "follow"),
 }
 """Modules that define several commands, or whose names differ from their command's."""
 

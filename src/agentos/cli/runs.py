@@ -129,14 +129,16 @@ def _compare(first: str | None, second: str | None, as_json: bool) -> int:
 
 
 def _previous_run(run: Path) -> Path:
+    """The last run before it of the same workflow on the same project."""
     from agentos.cli.find_run import runs_folder
     from agentos.core.errors import NothingMatches
-    from agentos.storage.runs import run_folders
+    from agentos.storage.runs import previous_run, run_folders
 
-    folders = run_folders(runs_folder())
-    if run == folders[-1]:
-        raise NothingMatches(f"no run before {run.name} to compare it with; list runs with: agentos runs")
-    return folders[folders.index(run) + 1]
+    if found := previous_run(run_folders(runs_folder()), run):
+        return found
+    raise NothingMatches(
+        f"no run before {run.name} of the same workflow on the same project; name two runs (list them: agentos runs)"
+    )
 
 
 def _prune(keep: int | None, older_than: float | None, max_size: int | None, dry_run: bool) -> int:
@@ -209,7 +211,7 @@ command = click.Group(
         "compare": click.Command(
             "compare",
             help="Compare two runs: time, calls, tokens, cost, verdicts, refusals. "
-            "By default, B is the last run and A the one before B.",
+            "By default, B is the last run and A the one before B of the same workflow on the same project.",
             params=[
                 click.Argument(["first"], required=False, metavar="[A]", shell_complete=complete_runs),
                 click.Argument(["second"], required=False, metavar="[B]", shell_complete=complete_runs),

@@ -134,22 +134,23 @@ def _state(stats: "RunStats", alive: bool) -> str:
 
 def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
     from agentos.cli.find_run import completion_text, wake_hint
+    from agentos.cli.waiting import parked_by, waiting_lines
     from agentos.config.settings import current_folder
     from agentos.core.protocol.results import Ending
-    from agentos.outputs.format import name_list
-    from agentos.outputs.resume_command import retry_command, review_command
+    from agentos.outputs.resume_command import retry_command
     from agentos.outputs.summary import continue_command, not_redone
 
     here = current_folder()
     resume = continue_command(stats, here)
+    waiting = [] if alive else waiting_lines(stats, here)
     if not alive and stats.ended is None:
-        return "\n".join([*not_redone(stats), f"It was killed. Resume with: {resume}"])
+        return "\n".join([*waiting, *not_redone(stats), f"It was killed. Resume with: {resume}"])
     if stats.ended is not None and stats.ended.exit_code:
         following = f"Resume with: {resume}"
         if stats.started and stats.ended.exit_code == 1 and stats.with_ending(Ending.FAILED):
             following = f"Retry the failed items: {retry_command(stats.started, here)}"
         text = f"It ended with exit code {stats.ended.exit_code}. {following}"
-        return "\n".join([*not_redone(stats), text])
+        return "\n".join([*waiting, *not_redone(stats), text])
     if stopped_pid:
         return f"Wake it: {wake_hint(stopped_pid)}"
     if alive:
@@ -158,11 +159,9 @@ def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
             if stats.paused
             else "Watch it: agentos watch; follow one item: agentos logs -f ITEM; control it: agentos pause, set, stop"
         )
-    if stats.started and (parked := stats.with_ending(Ending.PARKED)):
-        names = name_list([row.item for row in parked])
-        review = review_command(stats.started, here)
-        return f"Waiting for a person: {names}. Decide with: {review}\nThen resume with: {resume}"
-    return f"{completion_text(stats).capitalize()}. Earlier runs: agentos runs"
+    if parked_by(stats):
+        return "\n".join(waiting or ["Later runs have continued the parked items. List them: agentos runs"])
+    return "\n".join([f"{completion_text(stats).capitalize()}. Earlier runs: agentos runs", *waiting])
 
 
 command = click.Command(

@@ -161,11 +161,22 @@ def failed_before(runs: Path, workflow: str, project: Path, *, required: bool = 
     return {item for item, ending in endings.items() if ending in (Ending.FAILED, Ending.FAILED_IN_OTHER_RUN)}
 
 
+def previous_run(folders: list[Path], run: Path) -> Path | None:
+    """Of these runs, newest first, the last one before `run` of the same workflow on the same project."""
+    started = read_first_record(run)
+    older = folders[folders.index(run) + 1 :] if run in folders else []
+    return _first_of(older, started.get("workflow"), started.get("project"))
+
+
 def _newest(runs: Path, workflow: str, project: Path) -> Path | None:
-    for run in run_folders(runs):
+    return _first_of(run_folders(runs), workflow, str(project))
+
+
+def _first_of(folders: list[Path], workflow: object, project: object) -> Path | None:
+    for run in folders:
         with contextlib.suppress(OSError, UnsafeFile):
             started = read_first_record(run)
-            if started.get("workflow") == workflow and started.get("project") == str(project):
+            if started.get("workflow") == workflow and started.get("project") == project:
                 return run
     return None
 
