@@ -101,6 +101,34 @@ def test_a_brief_that_is_not_named_md_is_named(harness: RunHarness) -> None:
     assert "would process 1 item:" in done.out and "1 file skipped: not named .md: light.markdown" in done.out
 
 
+def test_misspelt_fields_and_unreadable_labels_are_named_before_a_run(harness: RunHarness) -> None:
+    harness.issue(40, "good", "bug")
+    write(harness, "041-state.md", text=f"---\nState: closed\n---\n{BODY}")
+    write(harness, "042-labels.md", text=f"---\nlables: [bug]\n---\n{BODY}")
+    write(harness, "043-yaml.md", text=f"---\nlabels: [bug\n---\n{BODY}")
+    write(harness, "044-other.md", text=f"---\npriority: high\n---\n{BODY}")
+    done = harness.run("--all", "--dry-run", "--offline")
+    state = "issues/041-state.md, line 2: 'State' in its front matter is ignored: the field is called state"
+    labels = (
+        "issues/042-labels.md, line 2: 'lables' in its front matter is ignored: the field is called labels"
+    )
+    assert [line for line in done.lines_of("COORDINATOR") if "is ignored" in line] == [state, labels]
+    doctor = agentos(harness, "doctor", "--offline").out
+    assert f"WARN issues       {state}\n" in doctor and f"WARN issues       {labels}\n" in doctor
+    bugs = harness.run("--all", "--label", "bug", "--dry-run", "--offline")
+    line = "1 file has labels that cannot be read: LLD-43; see why: agentos doctor"
+    assert "would process 1 item:" in bugs.out and line in bugs.lines_of("COORDINATOR"), bugs.out
+
+
+def test_doctor_names_approved_items_whose_issue_has_changed(harness: RunHarness) -> None:
+    path = harness.issue(40)
+    assert harness.run("--all", "--offline").code == 0
+    path.write_text(f"{path.read_text()}\n- Also by mail.\n")
+    doctor = agentos(harness, "doctor", "--offline")
+    line = "LLD-40 is approved, but issues/040-thing.md has changed since; redo it with --fresh 40"
+    assert doctor.code == 0 and f"WARN issues       {line}\n" in doctor.out, doctor.out
+
+
 def test_dry_run_and_doctor_report_what_will_fail(harness: RunHarness) -> None:
     harness.issue(40)
     write(harness, "041-latin.md", text="# Größe\n\nEs gibt nur eine.\n".encode("latin-1"))

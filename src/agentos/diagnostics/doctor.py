@@ -9,7 +9,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from agentos.core.planning.items import SkipReason
 from agentos.core.planning.plan import Selection, make_plan, merge_duplicates
 from agentos.core.quota.credentials import Credential
 from agentos.outputs.format import count
-from agentos.outputs.plan_text import large_lines, skipped_lines
+from agentos.outputs.plan_text import changed_lines, ignored_lines, large_lines, skipped_lines
 from agentos.platform_support import platform as platform_calls
 from agentos.regular_files import is_inside, read_regular
 from agentos.run.model_selection import check_prices, select_models
@@ -34,7 +34,7 @@ from agentos.storage.peer_log_views import pool_from_notes
 from agentos.storage.project_access import LOCKS, WRITTEN_FOLDERS, denied_folders, sharing_fix, user_name
 from agentos.workflows.issue import ACTIVE, DONE, IssueWorkflow
 from agentos.workflows.lld import ISSUES, LldWorkflow
-from agentos.workflows.markdown import in_file, read_page
+from agentos.workflows.markdown import in_file
 
 MIN_FREE_DISK = 200 * 1024 * 1024  # bytes
 # A correct clock shows a time between these: 2025 and 2100.
@@ -363,7 +363,9 @@ def _items(context: CheckContext) -> Iterator[Finding]:
         pending = make_plan(candidates, Selection(everything=True)).entries
         for line in large_lines(pending):
             yield Finding(what, line, is_warning=True)
-        yield from _ignored_fields(context.project, what, [entry.item.source for entry in pending])
+        changed = [each for each in candidates if each.changed_since_approval and not each.is_closed]
+        for line in (*ignored_lines(pending), *changed_lines(changed)):
+            yield Finding(what, line, is_warning=True)
         problems += [text for entry in pending for text in entry.problems]
         fix = f"a run cannot use it: correct it, or move it out of {folder}/"
         for problem in problems[:MAX_PROBLEMS]:
@@ -371,17 +373,6 @@ def _items(context: CheckContext) -> Iterator[Finding]:
         if (more := len(problems) - MAX_PROBLEMS) > 0:
             listing = f"{workflow.name}-workflow --all --dry-run{repo}"
             yield Finding(what, f"{count(more, 'more problem')} of this kind, listed by: {listing}", fix)
-
-
-def _ignored_fields(project: Path, what: str, sources: Sequence[str]) -> Iterator[Finding]:
-    """Front matter whose fields are probably misspelt, such as `status: closed`."""
-    found = [
-        in_file(source, text) for source in sources for text in read_page(project / source, project).ignored
-    ]
-    for text in found[:MAX_PROBLEMS]:
-        yield Finding(what, text, is_warning=True)
-    if (more := len(found) - MAX_PROBLEMS) > 0:
-        yield Finding(what, f"{count(more, 'more field')} ignored for the same reason", is_warning=True)
 
 
 def _nearest_folder(path: Path) -> Path:

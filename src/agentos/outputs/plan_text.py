@@ -98,6 +98,26 @@ def large_lines(entries: Sequence[PlanEntry]) -> list[str]:
     return lines
 
 
+def ignored_lines(entries: Sequence[PlanEntry]) -> list[str]:
+    """Front matter whose fields are probably misspelt, such as `status: closed`."""
+    found = [text for entry in entries for text in entry.ignored]
+    more = len(found) - MAX_NAMED
+    return found[:MAX_NAMED] + (
+        [f"{count(more, 'more field')} ignored for the same reason"] if more > 0 else []
+    )
+
+
+def _unlabelled_lines(unlabelled: Sequence[Candidate], repo: str) -> list[str]:
+    """The files that `--label` cannot judge."""
+    if not unlabelled:
+        return []
+    names = _some_of([candidate.item.id for candidate in unlabelled])
+    files = "1 file has" if len(unlabelled) == 1 else f"{len(unlabelled)} files have"
+    return [
+        f"{files} labels that cannot be read: {names}; see why: agentos doctor{repo}",
+    ]
+
+
 def _some_of(names: Sequence[str]) -> str:
     shown, more = names[:MAX_SKIPPED_NAMED], len(names) - MAX_SKIPPED_NAMED
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
@@ -114,7 +134,9 @@ def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
         *gone_lines(plan.gone, repo),
         *_dropped_lines(plan.entries),
         *_discarded_lines(plan.entries),
-        *_changed_lines(plan.changed),
+        *changed_lines(plan.changed),
+        *_unlabelled_lines(plan.unlabelled, repo),
+        *ignored_lines(plan.entries),
         *large_lines(plan.entries),
     ):
         say(prefixed(COORDINATOR, line))
@@ -186,7 +208,8 @@ def _discarded_lines(entries: Sequence[PlanEntry]) -> list[str]:
     return [f"{entry.item.id} starts over: --fresh drops {entry.discarded}" for entry in found]
 
 
-def _changed_lines(changed: Sequence[Candidate]) -> list[str]:
+def changed_lines(changed: Sequence[Candidate]) -> list[str]:
+    """The approved items whose text has changed since."""
     if len(changed) > MAX_NAMED:
         names = _some_of([candidate.item.id for candidate in changed])
         return [

@@ -69,7 +69,14 @@ class IssueWorkflow:
         page = read_page(path, project)
         item = page_item(self, page, number, folder)
         problems = tuple(in_file(item.source, text) for text in page.problems)
-        return Candidate(item, self.status(project, item), problems=problems)
+        ignored = tuple(in_file(item.source, text) for text in page.ignored)
+        return Candidate(
+            item,
+            self.status(project, item),
+            problems=problems,
+            ignored=ignored,
+            has_unknown_labels=not page.is_readable,
+        )
 
     def skipped(self, project: Path) -> list[SkippedFile]:
         return skipped_files(project, ACTIVE, numbered=False)

@@ -80,7 +80,14 @@ class LldWorkflow:
             approved = read_metadata(project / design_path(item.number), project)
             is_changed = approved is not None and approved.source_sha256 != item.digest
         problems = tuple(in_file(item.source, text) for text in _problems(page))
-        return Candidate(item, status, problems=problems, changed_since_approval=is_changed)
+        return Candidate(
+            item,
+            status,
+            problems=problems,
+            changed_since_approval=is_changed,
+            ignored=tuple(in_file(item.source, text) for text in page.ignored),
+            has_unknown_labels=not page.is_readable,
+        )
 
     def skipped(self, project: Path) -> list[SkippedFile]:
         return skipped_files(project, ISSUES) if self._pages is None else []

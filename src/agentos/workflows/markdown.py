@@ -47,6 +47,7 @@ MARKDOWN_SUFFIXES = (".md", ".markdown", ".mdown", ".mkd")
 _DOCUMENT_SUFFIXES = (*MARKDOWN_SUFFIXES, "", ".mdx", ".txt", ".text", ".rst", ".org", ".adoc")
 _TOML_ERROR = re.compile(r"(.*) \(at line (\d+), column \d+\)")
 _FIELDS = {"number": "number", "title": "title", "state": "state", "status": "state", "labels": "labels"}
+_LIKENESS = 0.8  # of a misspelt field, as difflib measures it: "lables" and "labels" have 0.83
 _STATES = ("open", "closed")
 
 
@@ -156,9 +157,20 @@ def _page(path: Path, raw: bytes, text: str) -> Page:
         ignored=tuple(
             f"{_line_of(name, text)}{name!r} in its front matter is ignored: the field is called {field}"
             for name in front
-            if name not in _FIELDS.values() and (field := _FIELDS.get(name.casefold())) and field not in front
+            if name not in _FIELDS.values() and (field := _meant_field(name)) and field not in front
         ),
     )
+
+
+def _meant_field(name: str) -> str | None:
+    """The field that a name stands for, if it is probably misspelt."""
+    from difflib import get_close_matches
+
+    folded = name.casefold()
+    if folded in _FIELDS:
+        return _FIELDS[folded]
+    close = get_close_matches(folded, _FIELDS, 1, _LIKENESS)
+    return _FIELDS[close[0]] if close else None
 
 
 def _find_heading(body: str) -> re.Match[str] | None:

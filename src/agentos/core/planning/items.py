@@ -142,6 +142,8 @@ class Candidate:
     is_closed: it runs only if it is named; `status` is then that of its document.
     is_outdated: its text has changed since its checkpoint, so that it starts over.
     changed_since_approval: its approved document was written for an earlier text.
+    ignored: which fields of its front matter are probably misspelt.
+    has_unknown_labels: its front matter cannot be read.
     gone: there is no such item any more.
     """
 
@@ -158,4 +160,6 @@ class Candidate:
     is_closed: bool = False
     is_outdated: bool = False
     changed_since_approval: bool = False
+    ignored: tuple[str, ...] = ()
+    has_unknown_labels: bool = False
     gone: Gone | None = None

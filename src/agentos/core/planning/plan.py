@@ -41,7 +41,8 @@ class PlanEntry:
     """An item to run.
 
     `redo`: it has a verdict and runs again; `node`: where it resumes; `problems`: why it will fail; `dropped`: a person's
-    decision on a text that has changed since; `discarded`: the draft or decision that `--fresh` drops.
+    decision on a text that has changed since; `discarded`: the draft or decision that `--fresh` drops; `ignored`: fields
+    of its front matter that are probably misspelt.
     """
 
     item: Item
@@ -51,6 +52,7 @@ class PlanEntry:
     problems: tuple[str, ...] = ()
     dropped: str = ""
     discarded: str = ""
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,9 @@ class Plan:
     files.
 
     `changed` are approved items whose text has changed since, some of them also in `done`; they are not redone unasked.
-    `closed` are the closed items and `missing` the numbers without an item within the ranges that were named. `candidates`
-    counts all items of the project, whatever is selected.
+    `closed` are the closed items and `missing` the numbers without an item within the ranges that were named.
+    `unlabelled` are the pending items of which `--label` cannot tell whether they have the label. `candidates` counts all items
+    of the project, whatever is selected.
     """
 
     entries: tuple[PlanEntry, ...]
@@ -72,6 +75,7 @@ class Plan:
     closed: tuple[Candidate, ...] = ()
     missing: tuple[str, ...] = ()
     changed: tuple[Candidate, ...] = ()
+    unlabelled: tuple[Candidate, ...] = ()
     candidates: int = 0
 
     @property
@@ -110,6 +114,7 @@ def make_plan(
         closed=tuple(closed),
         missing=ranges.missing,
         changed=tuple(_changed(done if selection.words else candidates, selection)),
+        unlabelled=tuple(_unlabelled(candidates, selection)),
         candidates=len(candidates),
     )
 
@@ -120,6 +125,11 @@ def _changed(candidates: Iterable[Candidate], selection: Selection) -> Iterator[
         is_selected = not selection.failed and all(name in candidate.item.labels for name in selection.labels)
         if candidate.changed_since_approval and candidate.status is ItemStatus.APPROVED and is_selected:
             yield candidate
+
+
+def _unlabelled(candidates: Iterable[Candidate], selection: Selection) -> Iterator[Candidate]:
+    if selection.labels and not selection.words and not selection.failed:
+        yield from (c for c in candidates if c.has_unknown_labels and _pending(c, selection))
 
 
 def _limited(free: list[Candidate], limit: int | None) -> list[Candidate]:
@@ -140,6 +150,7 @@ def _entry(candidate: Candidate, selection: Selection) -> PlanEntry:
         (*candidate.item.problems, *candidate.problems),
         candidate.decided if candidate.is_outdated and not selection.fresh else "",
         _discarded(candidate) if selection.fresh else "",
+        candidate.ignored,
     )
 
 
