@@ -193,7 +193,11 @@ def test_with_two_runs_a_command_must_name_one(harness: RunHarness) -> None:
         name = harness.runs()[0].name
         assert f"agentos pause --run {name}   (lld-workflow 4" in reply.err
         assert f"; {harness.project})" in reply.err
-        assert f"Run {name}: Paused" in harness.run("pause", "--run", name, program="agentos").out
+        paused = harness.run("pause", "--run", name, program="agentos").out
+        assert f"Run {name}: Paused" in paused and paused.endswith(f"Resume with: agentos resume {name}\n")
+        assert (
+            harness.run("status", name, program="agentos").lines[-1] == f"Resume with: agentos resume {name}"
+        )
         assert len(harness.events("run_paused", harness.runs()[0])) == 1
         assert harness.events("run_paused", harness.runs()[1]) == []
         for run in harness.runs():

@@ -375,3 +375,11 @@ def test_a_list_without_items_is_no_finished_run(harness: RunHarness) -> None:
     assert done.code == 5 and "none names no item" in done.err
     piped = harness.run("exec", "--items-from", "-", "--", "true", program="agentos")
     assert piped.code == 5 and "standard input names no item" in piped.err
+
+
+@pytest.mark.slow
+def test_failed_is_about_the_last_run_of_the_same_command(harness: RunHarness) -> None:
+    assert harness.run("exec", "a", "--", "false", program="agentos").code == 1
+    other = harness.run("exec", "a", "--failed", "--", "true", program="agentos")
+    line = "No selected item failed in the last run of this command. To run every pending item, leave out --failed"
+    assert other.code == 0 and other.lines_of("COORDINATOR") == [line], other.out

@@ -19,6 +19,8 @@ def test_a_log_that_does_not_exist_yet_can_be_followed_by_item_number(harness: R
         assert not following.out and following.process.poll() is None
     assert running.wait().code == 0
     followed = following.wait()
+    run = harness.runs()[-1].name
+    assert harness.run("wait", run, program="agentos").code == 0
     assert (
         followed.code == 0 and followed.out == (harness.home / "logs/parallel/latest/LLD-41.log").read_text()
     )

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import sqlite3
 import time
@@ -437,6 +438,35 @@ def test_status_knows_which_items_still_wait_for_a_decision(harness: RunHarness)
     assert harness.run(40, 41, "--offline").code == 0
     assert status().lines[-1] == "Every item reached a verdict. Earlier runs: agentos runs"
     assert status(first).lines[-1] == "Later runs have continued the parked items. List them: agentos runs"
+
+
+@pytest.mark.slow
+def test_the_command_that_resumes_keeps_its_options_when_the_run_is_pruned(harness: RunHarness) -> None:
+    harness.issues(40, 41)
+    assert harness.run(40, "--review", "draft", "--offline").code == 0
+    (parked,) = harness.runs()
+    assert harness.run(41, "--review", "draft", "--offline").code == 0
+    shutil.rmtree(parked)
+    command = "lld-workflow 40 --offline --review draft"
+    assert review(harness, "LLD-40", "--approve").lines[-1].strip() == command
+    harness.issue(41, "weak")
+    listed = review(harness).out
+    assert "lld-workflow 41 --fresh --offline --review draft" in listed, listed
+
+
+def test_a_draft_cannot_be_edited_without_a_terminal_and_an_editor(harness: RunHarness) -> None:
+    harness.issue(42)
+    assert harness.run(42, "--review", "draft", "--offline").code == 0
+    refused = harness.start(
+        "review",
+        "LLD-42",
+        "--edit",
+        "--approve",
+        program="agentos",
+        before=("env", "-u", "EDITOR", "-u", "VISUAL"),
+    ).wait(30)
+    assert refused.code == 2 and "no editor: stdin is not a terminal" in refused.err
+    assert "decision 1" not in notes(harness)
 
 
 @pytest.mark.slow

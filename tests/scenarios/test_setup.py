@@ -93,6 +93,13 @@ def test_a_second_init_overwrites_nothing(harness: RunHarness) -> None:
     )
 
 
+def test_init_inside_a_project_says_so(harness: RunHarness) -> None:
+    assert "inside" not in agentos(harness, "init").out
+    inner = agentos(harness, "init", "issues/shop")
+    line = f"It is inside the project {harness.project}; commands typed in it are about the new one."
+    assert inner.code == 0 and line in inner.lines, inner.out
+
+
 def test_init_says_why_it_cannot(harness: RunHarness) -> None:
     (harness.project / "shop").symlink_to("/nonexistent/place")
     done = agentos(harness, "init", "shop/inner")

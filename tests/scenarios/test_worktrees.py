@@ -143,6 +143,7 @@ def test_a_folder_without_git_is_told_about_copies_and_merges_them(harness: RunH
     root = harness.project
     (root / "shared.txt").write_text("one\n")
     (root / "gone.txt").write_text("gone\n")
+    os.mkfifo(root / "pipe")
     refused = harness.run("exec", "--worktree", "a", "--", "true", program="agentos")
     assert refused.code == 3 and "use --copy" in refused.err
     command = ("sh", "-c", 'echo "$1" >> shared.txt; echo "$1" > "$1.txt"; rm -f gone.txt', "sh", "{item}")

@@ -4,7 +4,7 @@ import time
 
 import click
 
-from agentos.cli.find_run import describe_end, find_live_run, run_option
+from agentos.cli.find_run import describe_end, find_live_run, resume_hint, run_option
 from agentos.cli.param_types import Workers
 from agentos.cli.shell_complete import completer, failed_items
 from agentos.control.client import NotListening, ask
@@ -40,7 +40,10 @@ def send_request(run_id: str | None, request: events.Request, subcommand: str) -
             exit_code = exit_code or event.exit_code
         elif isinstance(event, REPLIES):
             _warn_if_capped(request, event)
-            click.echo(f"Run {run.name}: {event_text(event, time.time())}")
+            text = event_text(event, time.time())
+            if text and isinstance(event, events.RunPaused):
+                text = text.replace("agentos resume", resume_hint(run))
+            click.echo(f"Run {run.name}: {text}")
     if not replies:
         click.echo(f"Run {run.name} is already in that state.")
     return exit_code

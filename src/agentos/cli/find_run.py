@@ -96,25 +96,43 @@ def find_live_run(name: str | None, subcommand: str) -> Path:
 
     `subcommand` is what the user typed after `agentos`, for the suggestions when the choice is ambiguous.
     """
-    from agentos.config.project import find_project, working_folder
-    from agentos.config.settings import environment
-    from agentos.storage.runs import is_alive, run_folders
+    from agentos.storage.runs import is_alive
 
     run = find_run(name)
-    if name is None:
-        live = [folder for folder in run_folders(runs_folder()) if is_alive(folder)]
-        project = str(find_project(working_folder(), environment()))
-        here = [folder for folder in live if run_project(folder) == project]
-        if len(live) > 1 and len(here) != 1:
+    if name is None and len(live := _live_runs()) > 1:
+        if (only := _addressed(live)) is None:
             choices = (
                 f"\n  agentos {subcommand} --run {run.name}   ({run_command(run)}; {run_project(run)})"
                 for run in live
             )
             raise UsageError(f"{len(live)} runs are in progress; choose one:{''.join(choices)}")
-        run = here[0] if len(live) > 1 else run
+        run = only
     if not is_alive(run):
         raise UsageError(f"run {run.name} is not in progress: {describe_end(run)}")
     return run
+
+
+def resume_hint(run: Path) -> str:
+    """The command that resumes this run, which names it if several are in progress."""
+    return "agentos resume" if _addressed(_live_runs()) == run else f"agentos resume {run.name}"
+
+
+def _live_runs() -> list[Path]:
+    from agentos.storage.runs import is_alive, run_folders
+
+    return [folder for folder in run_folders(runs_folder()) if is_alive(folder)]
+
+
+def _addressed(live: list[Path]) -> Path | None:
+    """The one of these runs that a command without a name is about; None if that is ambiguous."""
+    from agentos.config.project import find_project, working_folder
+    from agentos.config.settings import environment
+
+    if len(live) < 2:
+        return live[0] if live else None
+    project = str(find_project(working_folder(), environment()))
+    here = [run for run in live if run_project(run) == project]
+    return here[0] if len(here) == 1 else None
 
 
 def describe_end(run: Path) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agentos.cli.find_run import run_option
+from agentos.cli.find_run import complete_runs, run_option
 from agentos.cli.param_types import Duration
 from agentos.core.constants import DISPLAYS
 
@@ -84,11 +84,11 @@ def _follow(run: Path, follower: "Follower", shown: "Display", quit_requested: t
         show_events(catching_up=False)
 
 
-def _wait(run_id: str | None, timeout: float | None) -> int:
+def _wait(run_id: str | None, run_option: str | None, timeout: float | None) -> int:
     from agentos.cli.find_run import describe_end, find_run, liveness_text
     from agentos.storage.runs import is_alive, stopped_process
 
-    run = find_run(run_id)
+    run = find_run(run_id or run_option)
     deadline = None if timeout is None else time.monotonic() + timeout
     if is_alive(run):
         click.echo(f"Waiting for run {run.name}; Ctrl-C leaves it running...", err=True)
@@ -140,7 +140,8 @@ commands: dict[str, click.Command] = {
         "wait",
         help=f"Wait for a run to end and exit with its code ({KILLED} if it was killed).",
         params=[
-            run_option(),
+            click.Argument(["run_id"], required=False, metavar="[RUN]", shell_complete=complete_runs),
+            click.Option(["--run", "run_option"], metavar="RUN", help="Same as the argument."),
             click.Option(
                 ["--timeout"], type=Duration(), help=f"Give up after this time with exit code {TIMED_OUT}."
             ),

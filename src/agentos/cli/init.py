@@ -25,12 +25,24 @@ def _run(directory: Path, workflow: bool) -> int:
             f"cannot create a project in {directory}: {error.filename or directory}: {error.strerror}; "
             "choose a writable folder: agentos init DIR"
         ) from error
+    if around := _project_around(directory):
+        click.echo(f"It is inside the project {around}; commands typed in it are about the new one.")
     if directory != Path():
         click.echo(f"Go there:               cd {shlex.quote(str(directory))}")
     click.echo("Check the set-up:       agentos doctor --offline")
     command = "agentos run essays:workflow" if workflow else "lld-workflow"
     click.echo(f"Try it without a key:   {command} --all --offline")
     return 0
+
+
+def _project_around(directory: Path) -> Path | None:
+    """The project that contains this folder."""
+    from agentos.config.project import find_project, is_project
+    from agentos.config.settings import environment
+
+    parent = directory.absolute().resolve().parent
+    found = find_project(parent, environment())
+    return found if is_project(found) else None
 
 
 def _create(project: Path, name: str) -> None:

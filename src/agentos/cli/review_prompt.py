@@ -228,8 +228,13 @@ def subject(pending: "PendingReview") -> str:
 
 def edit(context: "ReviewContext", pending: "PendingReview") -> "PendingReview":
     """Open the draft in the editor and keep what was saved."""
+    from agentos.config.settings import environment
     from agentos.review.queue import draft_text, save_edit
 
+    if not sys.stdin.isatty() and not {"VISUAL", "EDITOR"} & environment().keys():
+        raise click.UsageError(
+            "no editor: stdin is not a terminal, and neither VISUAL nor EDITOR names a program"
+        )
     before = draft_text(context, pending)
     after = click.edit(before, extension=".md", require_save=False) or ""
     if after == before:

@@ -76,7 +76,7 @@ def _run(
     more += [paint("\n".join(progress_rows(stats, now)))] if alive else []
     for line in (*more, *_other_live_runs(run, run_id or run_option)):
         click.echo(line, color=True)
-    click.echo(_next_step(stats, alive, stopped_pid))
+    click.echo(_next_step(run, stats, alive, stopped_pid))
     return 0
 
 
@@ -132,8 +132,8 @@ def _state(stats: "RunStats", alive: bool) -> str:
     return "is paused" if stats.paused else f"is running with up to {stats.workers} at a time{auto}"
 
 
-def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
-    from agentos.cli.find_run import completion_text, wake_hint
+def _next_step(run: Path, stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
+    from agentos.cli.find_run import completion_text, resume_hint, wake_hint
     from agentos.cli.waiting import parked_by, waiting_lines
     from agentos.config.settings import current_folder
     from agentos.core.protocol.results import Ending
@@ -155,7 +155,7 @@ def _next_step(stats: "RunStats", alive: bool, stopped_pid: int | None) -> str:
         return f"Wake it: {wake_hint(stopped_pid)}"
     if alive:
         return (
-            "Resume with: agentos resume"
+            f"Resume with: {resume_hint(run)}"
             if stats.paused
             else "Watch it: agentos watch; follow one item: agentos logs -f ITEM; control it: agentos pause, set, stop"
         )

@@ -136,9 +136,13 @@ class Copies:
         return {name: after.get(name, "") for name in names if before.get(name) != after.get(name)}
 
     def _left_out(self, folder: str, names: list[str]) -> list[str]:
-        """Leave out locks, and the home if it is inside the project."""
+        """Leave out locks, the home if it is inside the project, and what cannot be copied, such as pipes."""
         home = self._folder.parent.parent
-        return [name for name in names if name in _LEFT_OUT or Path(folder, name) == home]
+        return [
+            name
+            for name in names
+            if name in _LEFT_OUT or (path := Path(folder, name)) == home or not _can_be_copied(path)
+        ]
 
     def _existing(self, item: str) -> CopyRecord:
         if record := read_record(self._folder, item, CopyRecord):
@@ -162,6 +166,10 @@ def _digests(folder: Path) -> Iterator[tuple[str, str]]:
                 yield relative, _LINK + os.readlink(path)
             elif path.is_file():
                 yield relative, _digest(path)
+
+
+def _can_be_copied(path: Path) -> bool:
+    return path.is_symlink() or path.is_dir() or path.is_file()
 
 
 def _digest(path: Path) -> str:

@@ -125,7 +125,7 @@ def explain_none(plan: Plan, selection: Selection, echo: Callable[[str], None]) 
         echo("[COORDINATOR] List runs: agentos runs")
     elif selection.failed and not plan.gone:
         echo(
-            "[COORDINATOR] No selected item failed in the last run. To run every pending item, leave out --failed"
+            "[COORDINATOR] No selected item failed in the last run of this command. To run every pending item, leave out --failed"
         )
     elif not plan.gone:
         echo("[COORDINATOR] Nothing is pending: every item is done. Redo them with --fresh")

@@ -29,7 +29,7 @@ from agentos.storage.file_items import FileItems
 from agentos.storage.home import Home, checkpoint_number
 from agentos.storage.item_store import ProjectItems
 from agentos.storage.review_notes import decision_note, edit_note, review_state
-from agentos.storage.runs import is_alive, load_run_stats
+from agentos.storage.runs import is_alive, last_run_of, load_run_stats
 from agentos.workflows.registry import BUILT_IN, find_workflow
 
 _REVIEW_OPTION = re.compile(r" --review[= ](?:none|draft|verdict|all)(?= |$)")
@@ -324,10 +324,9 @@ def continue_command(context: ReviewContext, parked: ParkedItem) -> str:
     """What to type to continue the item: the command of the run that parked it."""
     if context.fleet:
         return command_for(context, f"{_run_item(parked)} --fleet")
-    started = load_run_stats(context.home.runs / parked.run).started
-    if started is None:
-        return command_for(context, _run_item(parked))
-    return resume_command(started, current_folder())
+    if started := load_run_stats(context.home.runs / parked.run).started:
+        return resume_command(started, current_folder())
+    return command_for(context, _run_item(parked) + _options(context, parked))
 
 
 def _run_item(parked: ParkedItem) -> str:
@@ -338,11 +337,19 @@ def _run_item(parked: ParkedItem) -> str:
 
 
 def _start_over(context: ReviewContext, parked: ParkedItem) -> str:
+    options = " --fleet" if context.fleet else _options(context, parked)
+    return command_for(context, f"{_run_item(parked)} --fresh{options}")
+
+
+def _options(context: ReviewContext, parked: ParkedItem) -> str:
+    """The options without which the item would not go on as before: those of its run, or if that is pruned, of the last one."""
     started = load_run_stats(context.home.runs / parked.run).started
-    option = " --fleet" if context.fleet else " --offline" if started and started.offline else ""
-    if started and (gate := _REVIEW_OPTION.search(started.command)):
-        option += gate[0]  # otherwise nobody would be asked about the new draft
-    return command_for(context, f"{_run_item(parked)} --fresh{option}")
+    if started is None and (last := last_run_of(context.home.runs, parked.workflow, context.project)):
+        started = last.started
+    if started is None:
+        return ""
+    gate = _REVIEW_OPTION.search(started.command)  # otherwise nobody would be asked about the new draft
+    return (" --offline" if started.offline else "") + (gate[0] if gate else "")
 
 
 def command_for(context: ReviewContext, command: str) -> str:
