@@ -31,9 +31,7 @@ def own_module(project: Path) -> None:
     text = source.read_text("utf-8")
     for old, new in (
         ('name = "lld"', 'name = "mine"'),
-        ('workflow="lld"', 'workflow="mine"'),
         ('prefix = "LLD"', 'prefix = "MINE"'),
-        ('id=f"LLD-', 'id=f"MINE-'),
         ("ReviewLoop(context, self.name,", 'ReviewLoop(context, "lld",'),
         ("LldWorkflow", "Mine"),
     ):
@@ -65,6 +63,69 @@ def test_the_built_in_workflow_works_the_same_as_a_users_own(harness: RunHarness
     for number, text in enumerate(own, 1):
         built_in = harness.document(number).read_text()
         assert _body(text) == _body(built_in), f"document {number} differs"
+
+
+REVIEWED = """
+from agentos.workflows import (
+    Candidate, Conclusion, Gate, ItemStatus, Verdict, Workflow, folder_items, read_page,
+)
+from agentos.workflows.human_gate import HumanGate
+from agentos.workflows.review_loop import LengthRule, ReviewLoop, Routes, compose, is_over, reviews, with_metadata
+
+
+class Essays(Workflow):
+    name, prefix, folders, gates = "essay", "ESSAY", ("topics",), (Gate.DRAFT,)
+
+    def candidates(self, project):
+        return [Candidate(item, self.status(project, item)) for item in folder_items(self, project, "topics")]
+
+    def status(self, project, item):
+        done = (project / f"essays/{item.id}.md").exists()
+        return ItemStatus.APPROVED if done else ItemStatus.PENDING
+
+    def graph(self, context):
+        loop = ReviewLoop(context, "essay", "topic", length=LengthRule(3, 100, 900))
+
+        async def load(state):
+            page = read_page(context.root / context.item.source)
+            return await loop.load(page.body, page.problems)
+
+        async def save(state):
+            text = with_metadata(loop.metadata(state), loop.approved_document(state))
+            context.folder.write(f"essays/{context.item.id}.md", text.encode())
+            return {"result": f"essays/{context.item.id}.md"}
+
+        def revise_or_save(state):
+            return "save" if is_over(state) else "draft"
+
+        nodes = {
+            "load": load, "draft": loop.draft, "decide": HumanGate(context).human, "review": loop.review, "save": save,
+        }
+        return compose(nodes, {"review": Routes(("draft", "save"), revise_or_save)})
+
+    def conclude(self, state):
+        return Conclusion(Verdict(state["verdict"]), reviews(state), state["result"])
+"""
+
+
+@pytest.mark.slow
+def test_a_workflow_of_ones_own_has_the_review_loop(harness: RunHarness) -> None:
+    harness.issue(1, "weak")
+    (harness.project / "issues").rename(harness.project / "topics")
+    (harness.project / "essays.py").write_text(REVIEWED)
+    prompts = harness.project / "prompts"
+    shutil.copytree(Path(lld.__file__).parent / "prompts", prompts)
+    for part in ("draft", "review"):
+        text = (prompts / f"lld_{part}.md").read_text("utf-8")
+        (prompts / f"lld_{part}.md").unlink()
+        (prompts / f"essay_{part}.md").write_text(text.replace("$project", "").replace("$code", ""), "utf-8")
+    parked = harness.run("run", "essays:Essays", "1", "--review", "draft", "--offline", program="agentos")
+    assert parked.code == 0 and "Parked at decide" in parked.out, parked.out + parked.err
+    assert harness.run("review", "ESSAY-1", "--approve", program="agentos").code == 0
+    done = harness.run("run", "essays:Essays", "1", "--offline", program="agentos")
+    assert done.code == 0 and "1 approved" in done.out, done.out + done.err
+    text = (harness.project / "essays/ESSAY-1.md").read_text("utf-8")
+    assert text.startswith('---\nitem: "ESSAY-1"\nstatus: "approved"\nrounds: 2\n')
 
 
 def _body(document: str) -> str:

@@ -5,14 +5,18 @@ from agentos.core.planning.gates import Gate, GateRequest, ReviewAction, ReviewD
 from agentos.core.planning.items import Candidate, Item, ItemStatus, SkippedFile, SkipReason
 from agentos.core.protocol.ports import Documents, ModelRequest, ModelResponse
 from agentos.core.protocol.results import Verdict
+from agentos.regular_files import UnsafeFile, check_folder, list_folder, read_regular
 from agentos.workflows.base import Conclusion, GraphOptions, Workflow
-from agentos.workflows.file_issue import Filing, file_issue
+from agentos.workflows.file_issue import Filing, file_issue, slug_of
 from agentos.workflows.graph_workflow import GraphItem
 from agentos.workflows.markdown import (
     Page,
+    file_number,
     folder_items,
+    in_file,
     markdown_files,
     page_item,
+    page_of,
     read_page,
     skipped_files,
 )
@@ -40,12 +44,20 @@ __all__ = [
     "ReviewDecision",
     "SkipReason",
     "SkippedFile",
+    "UnsafeFile",
     "Verdict",
     "Workflow",
+    "check_folder",
     "file_issue",
+    "file_number",
     "folder_items",
+    "in_file",
+    "list_folder",
     "markdown_files",
     "page_item",
+    "page_of",
     "read_page",
+    "read_regular",
     "skipped_files",
+    "slug_of",
 ]

@@ -5,6 +5,7 @@ from agentos.core.protocol.results import Verdict
 from agentos.workflows.node_context import NodeContext
 from agentos.workflows.review_loop import State
 
+__all__ = ["HumanGate", "stage_of"]
 REJECTED = "rejected by a person"
 PERSON = "a person"
 

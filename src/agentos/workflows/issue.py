@@ -6,25 +6,32 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from agentos.core.errors import ItemError
-from agentos.core.planning.gates import Gate
-from agentos.core.planning.items import Candidate, Item, ItemStatus, SkippedFile
-from agentos.core.protocol.ports import Documents
-from agentos.core.protocol.results import Verdict
-from agentos.regular_files import check_folder, list_folder, read_regular
-from agentos.workflows.base import Conclusion
-from agentos.workflows.file_issue import ISSUES, Filing, file_issue, slug_of
-from agentos.workflows.human_gate import HumanGate
-from agentos.workflows.markdown import (
+from agentos.workflows import (
+    Candidate,
+    Conclusion,
+    Documents,
+    Filing,
+    Gate,
+    Item,
+    ItemError,
+    ItemStatus,
+    NodeContext,
+    SkippedFile,
+    Verdict,
+    check_folder,
+    file_issue,
     file_number,
     in_file,
+    list_folder,
     markdown_files,
     page_item,
     read_page,
+    read_regular,
     skipped_files,
+    slug_of,
 )
+from agentos.workflows.human_gate import HumanGate
 from agentos.workflows.material import RelatedMaterial
-from agentos.workflows.node_context import NodeContext
 from agentos.workflows.review_loop import (
     ReviewLoop,
     Routes,
@@ -40,6 +47,7 @@ if TYPE_CHECKING:
     from langgraph.graph import StateGraph
 
 ACTIVE, DONE = "ideas/active", "ideas/done"
+ISSUES = "issues"
 NUMBERS = "ideas/.numbers"
 _MAX_NAME = 4096  # bytes
 _NUMBER = re.compile(r"[0-9]{1,9}")

@@ -3,26 +3,31 @@
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from agentos.codebase.rendering import estimated_tokens
-from agentos.core.planning.gates import Gate
-from agentos.core.planning.items import Candidate, Item, ItemStatus, SkippedFile
-from agentos.core.protocol.results import Verdict
-from agentos.regular_files import UnsafeFile, list_folder
-from agentos.workflows.base import Conclusion
-from agentos.workflows.human_gate import HumanGate, stage_of
-from agentos.workflows.markdown import (
+from agentos.workflows import (
+    Candidate,
+    Conclusion,
+    Gate,
+    Item,
+    ItemStatus,
+    NodeContext,
     Page,
+    SkippedFile,
+    UnsafeFile,
+    Verdict,
     in_file,
+    list_folder,
     markdown_files,
+    page_item,
     page_of,
     read_page,
     skipped_files,
 )
+from agentos.workflows.human_gate import HumanGate, stage_of
 from agentos.workflows.material import CodeMaterial
-from agentos.workflows.node_context import NodeContext
 from agentos.workflows.review_loop import (
     ReviewLoop,
     Routes,
@@ -70,7 +75,9 @@ class LldWorkflow:
         return sorted(found, key=lambda candidate: (candidate.item.number, candidate.item.source))
 
     def _candidate(self, project: Path, page: Page, documents: set[str]) -> Candidate:
-        item = _item(page, str(page.path) if self._pages is not None else f"{ISSUES}/{page.path.name}")
+        item = page_item(self, page, page.number or 0, ISSUES)
+        if self._pages is not None:
+            item = replace(item, source=str(page.path))
         if not page.is_open:
             return Candidate(item, ItemStatus.CLOSED)
         has_document = document_name(item.number) in documents
@@ -204,16 +211,3 @@ def _problems(page: Page) -> tuple[str, ...]:
     """Why it cannot be an issue. One from GitHub has its state there, whatever its text begins with."""
     is_file = page.path.suffix == ".md"
     return (*page.problems, page.state_problem) if page.state_problem and is_file else page.problems
-
-
-def _item(page: Page, source: str) -> Item:
-    return Item(
-        id=f"LLD-{page.number}",
-        workflow="lld",
-        number=page.number or 0,
-        title=page.title,
-        source=source,
-        digest=page.digest,
-        labels=page.labels,
-        source_tokens=estimated_tokens(page.body),
-    )

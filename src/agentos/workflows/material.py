@@ -19,6 +19,7 @@ from agentos.codebase.related import (
 from agentos.codebase.words import words
 from agentos.workflows.node_context import LineageFile, NodeContext
 
+__all__ = ["CodeMaterial", "Material", "RelatedMaterial"]
 MAX_CHECKS = 2
 """Rounds of the mechanical check for one draft; they do not count as reviews."""
 _SHOWN_CHANGES = 5

@@ -23,6 +23,18 @@ from agentos.workflows.node_context import LineageFile, NodeContext, load_prompt
 if TYPE_CHECKING:
     from langgraph.graph import StateGraph
 
+__all__ = [
+    "LengthRule",
+    "ReviewLoop",
+    "ReviewMetadata",
+    "Routes",
+    "State",
+    "compose",
+    "is_over",
+    "read_metadata",
+    "reviews",
+    "with_metadata",
+]
 FENCE = "---"
 _MAX_METADATA = 65_536  # bytes
 DRAFTER, REVIEWER = "drafter", "reviewer"
@@ -81,20 +93,30 @@ class LengthRule:
         return f"{round(target * 0.75, -1):.0f} to {round(target * 1.25, -1):.0f} words"
 
 
+DEFAULT_LENGTH = LengthRule(2, 200, 2400)
 LENGTHS = {"lld": LengthRule(4, 400, 2400), "issue": LengthRule(2.5, 160, 480)}
 
 
 class ReviewLoop:
-    """The load, draft and review nodes for one item. `kind` selects the prompts, `source_kind` names the source."""
+    """The load, draft and review nodes for one item, to be put together with `compose`.
+
+    `kind` selects the prompts, `kind_draft.md` and `kind_review.md`; `source_kind` names the source's file in the lineage;
+    `length` says how long a draft should be.
+    """
 
     def __init__(
-        self, context: NodeContext, kind: str, source_kind: str, material: Material | None = None
+        self,
+        context: NodeContext,
+        kind: str,
+        source_kind: str,
+        material: Material | None = None,
+        length: LengthRule | None = None,
     ) -> None:
         self._context = context
         self._kind = kind
         self._source_kind = source_kind
         self._material = material or Material()
-        self._length = LENGTHS[kind]
+        self._length = length or LENGTHS.get(kind, DEFAULT_LENGTH)
 
     async def load(self, body: str, problems: tuple[str, ...]) -> State:
         item = self._context.item
