@@ -145,6 +145,15 @@ def test_duplicate_secrets_become_one_credential(tmp_path: Path) -> None:
     assert named(read(tmp_path, environment, text)) == {"key-1": "same"}
 
 
+def test_one_secret_for_two_providers_is_two_keys(tmp_path: Path) -> None:
+    """Some services accept one key in the formats of several providers."""
+    environment = {"ANTHROPIC_API_KEY_1": "same", "OPENAI_API_KEY_1": "same"}
+    text = '[[credential]]\nprovider = "openai"\nkey = "same"\nconcurrency = 4\n'
+    found = read(tmp_path, environment, text)
+    assert [(each.provider, each.concurrency) for each in found] == [("anthropic", 1), ("openai", 4)]
+    assert len({each.name for each in found}) == 2
+
+
 def test_the_file_can_configure_a_key_from_a_variable(tmp_path: Path) -> None:
     environment = {"GEMINI_API_KEY_1": "one", "GEMINI_MODEL_1": "pro", "GEMINI_API_KEY_2": "two"}
     text = '[[credential]]\nname = "work"\nkey_env = "GEMINI_API_KEY_1"\nconcurrency = 4\nenabled = false\n'

@@ -102,7 +102,7 @@ def _add(
     key = re.sub(
         r"""^(["'])(.*)\1$""", r"\2", typed.strip()
     )  # pasted with the quotes or the name of a shell or settings file
-    check_new_key(key, name)
+    check_new_key(key, name, provider)
     chosen = _provider(key, provider, base_url)
     added = add_key(NewCredential(chosen, key, name, base_url, **limits), check=not no_check)
     credential = added.credential

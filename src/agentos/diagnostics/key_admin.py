@@ -115,20 +115,24 @@ class AddedKey:
     install: str = ""
 
 
-def check_new_key(key: str, name: str | None) -> None:
-    """Raise UsageError for a key or a name that cannot be stored."""
-    check_new(_source(Home(home_folder()).open()), key, name)
+def check_new_key(key: str, name: str | None, provider: str | None) -> None:
+    """Raise UsageError for a key or a name that cannot be stored; a None `provider` stands for any."""
+    check_new(_source(Home(home_folder()).open()), key, name, provider)
 
 
 def add_key(new: NewCredential, check: bool) -> AddedKey:
     """Store a key, after a call with it unless `check` is off. A key that the provider rejects is not stored."""
     source = _source(Home(home_folder()).open())
-    check_new(source, new.key, new.name)
+    check_new(source, new.key, new.name, new.provider)
     install = "" if has_sdk(new.provider) else install_sdk(new.provider)
     unchecked = asyncio.run(_try_new_key(new)) if check and not install else ""
     # Stored with its name, which would otherwise change when keys are added or removed.
     append_credential(source, replace(new, name=new.name or source.default_name(new.provider, new.key)))
-    (added,) = [credential for credential in source.read() if credential.secret.reveal() == new.key]
+    (added,) = [
+        credential
+        for credential in source.read()
+        if (credential.provider, credential.secret.reveal()) == (new.provider, new.key)
+    ]
     return AddedKey(added, unchecked, install)
 
 
@@ -144,7 +148,7 @@ def remove_key(name: str) -> Credential | None:
     for position in reversed(positions):
         remove_credential(home.credentials, position)
     left = _read_credentials(home).values()
-    return next((credential for credential in left if credential.secret == wanted.secret), None)
+    return next((credential for credential in left if credential.fingerprint == wanted.fingerprint), None)
 
 
 async def _try_new_key(new: NewCredential) -> str:
@@ -171,7 +175,9 @@ async def _try_new_key(new: NewCredential) -> str:
 def _positions(home: Home, wanted: Credential) -> list[int]:
     """The positions of the key's tables in the file, counted from 1."""
     tables = _source(home).tables()
-    return [number for number, credential in enumerate(tables, 1) if credential.secret == wanted.secret]
+    return [
+        number for number, credential in enumerate(tables, 1) if credential.fingerprint == wanted.fingerprint
+    ]
 
 
 def _source(home: Home) -> CredentialSource:

@@ -51,7 +51,7 @@ class Credential:
 
     @property
     def fingerprint(self) -> str:
-        """Identifies the key on this host without revealing the secret."""
+        """Identifies the key, the provider and the secret, on this host without revealing the secret."""
         return _fingerprint(self.provider, self.secret)
 
 

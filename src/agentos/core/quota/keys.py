@@ -11,7 +11,6 @@ from agentos.core.quota.buckets import Bucket, Buckets
 from agentos.core.quota.credentials import Credential, KeyState
 from agentos.core.quota.lease import LeaseRequest
 from agentos.core.ratelimit.cooldown import Cooldown
-from agentos.core.text.secrets import Secret
 
 FIRST_CALL_GRACE = 0.25  # seconds; an invalid key is refused within this time
 
@@ -209,15 +208,16 @@ class Keys:
         self._by_name.move_to_end(key.credential.name)
         key.last_used = next(self._uses)
 
-    def by_secret(self) -> dict[Secret, Key]:
-        return {key.credential.secret: key for key in self}
+    def by_fingerprint(self) -> dict[str, Key]:
+        return {key.credential.fingerprint: key for key in self}
 
     def current_name(self, credential: Credential) -> str | None:
-        """Return the current name of the key with the credential's secret; None if it was removed."""
+        """Return the current name of the key with the credential's fingerprint; None if it was removed."""
+        wanted = credential.fingerprint
         key = self._by_name.get(credential.name)
-        if key is not None and (key.credential is credential or key.credential.secret == credential.secret):
+        if key is not None and (key.credential is credential or key.credential.fingerprint == wanted):
             return credential.name
-        names = (name for name, key in self._by_name.items() if key.credential.secret == credential.secret)
+        names = (name for name, key in self._by_name.items() if key.credential.fingerprint == wanted)
         return next(names, None)
 
     def find_by_quota(self, quota: str) -> list[Key]:
@@ -277,14 +277,14 @@ class RequestedModels:
 def diff_credentials(before: Iterable[Credential], after: Iterable[Credential]) -> KeysChanged | None:
     """Return what changed, by key name; None if nothing did.
 
-    Keys are matched by secret, so renaming a key does not count as a change.
+    Keys are matched by fingerprint, so renaming a key does not count as a change.
     """
-    old = {credential.secret: credential for credential in before}
-    new = {credential.secret: credential for credential in after}
-    both = [(old[secret], credential) for secret, credential in new.items() if secret in old]
+    old = {credential.fingerprint: credential for credential in before}
+    new = {credential.fingerprint: credential for credential in after}
+    both = [(old[found], credential) for found, credential in new.items() if found in old]
     change = KeysChanged(
-        added=tuple(credential.name for secret, credential in new.items() if secret not in old),
-        removed=tuple(credential.name for secret, credential in old.items() if secret not in new),
+        added=tuple(credential.name for found, credential in new.items() if found not in old),
+        removed=tuple(credential.name for found, credential in old.items() if found not in new),
         disabled=tuple(now.name for was, now in both if was.enabled and not now.enabled),
         enabled=tuple(now.name for was, now in both if now.enabled and not was.enabled),
         changed=tuple(

@@ -152,14 +152,14 @@ class Pool:
         self._touch([key, *self.keys.retry_quarantined(key.credential.provider)])
 
     def replace(self, credentials: Iterable[Credential]) -> None:
-        """Switch to an edited list of credentials; keys are matched by secret, not by name."""
-        new = {credential.secret: credential for credential in credentials}
-        old = self.keys.by_secret()
-        old_quotas = {secret: key.credential.quota for secret, key in old.items()}
-        self._buckets.rekey((credential, old_quotas.get(secret)) for secret, credential in new.items())
+        """Switch to an edited list of credentials; keys are matched by fingerprint, not by name."""
+        new = {credential.fingerprint: credential for credential in credentials}
+        old = self.keys.by_fingerprint()
+        old_quotas = {found: key.credential.quota for found, key in old.items()}
+        self._buckets.rekey((credential, old_quotas.get(found)) for found, credential in new.items())
         self._replace_keys(new.values())
         for key in self.keys:
-            before = old.get(key.credential.secret)
+            before = old.get(key.credential.fingerprint)
             key.proven = before is not None and before.proven
         self._requested_models.rebuild()
 
@@ -187,9 +187,9 @@ class Pool:
 
     def _key(self, credential: Credential) -> Key:
         """Create a key with the calls in flight on it, which may predate its credential."""
-        secret = credential.secret
-        own = {lease.id for lease in self._leases.values() if lease.credential.secret == secret}
-        peers = self._peers.calls_on(credential.fingerprint)
+        found = credential.fingerprint
+        own = {lease.id for lease in self._leases.values() if lease.credential.fingerprint == found}
+        peers = self._peers.calls_on(found)
         return Key(credential, self._buckets.cooldowns(credential.quota), leases=own | peers)
 
     # Other runs on this host.

@@ -48,14 +48,14 @@ class NewCredential:
 
 def append_credential(source: CredentialSource, new: NewCredential) -> None:
     """Append a `[[credential]]` table. The file is replaced atomically and stays private to its owner."""
-    check_new(source, new.key, new.name)
+    check_new(source, new.key, new.name, new.provider)
     path = source.file
     before = _read(path)
     gap = "\n" if before and not before.endswith("\n") else ""
     _write(path, (before + gap + "\n".join(["", "[[credential]]", *new.lines(), ""])).lstrip("\n"))
 
 
-def check_new(source: CredentialSource, key: str, name: str | None) -> None:
+def check_new(source: CredentialSource, key: str, name: str | None, provider: str | None) -> None:
     """Refuse now whatever the reader would refuse later."""
     if not key:
         raise UsageError("the key is empty; nothing was written")
@@ -64,7 +64,7 @@ def check_new(source: CredentialSource, key: str, name: str | None) -> None:
     if name is not None and not is_name(name):
         raise UsageError(f"invalid name {name!r}: {NAME_RULE}; nothing was written")
     for credential in replace(source, only_file=True).read():
-        if credential.secret == Secret(key):
+        if credential.secret == Secret(key) and provider in (None, credential.provider):
             raise UsageError(f"this key already exists, as {credential.name!r}; nothing was written")
         if credential.name == name:
             raise UsageError(f"a key named {name!r} already exists; choose another --name")

@@ -44,10 +44,13 @@ class CredentialSource:
     only_environment: bool = False
 
     def read(self) -> list[Credential]:
-        """Environment variables first, then the file. Duplicate secrets are merged; unnamed keys are numbered."""
-        found = _by_secret(self._from_environment())
-        for secret, credential in _by_secret(self._from_file()).items():
-            found[secret] = _merge(found[secret], credential) if secret in found else credential
+        """Environment variables first, then the file. Duplicate keys are merged; unnamed ones are numbered.
+
+        One secret for two providers is two keys: some services accept it in the formats of several.
+        """
+        found = _by_fingerprint(self._from_environment())
+        for key, credential in _by_fingerprint(self._from_file()).items():
+            found[key] = _merge(found[key], credential) if key in found else credential
         named = _with_names(list(found.values()))
         return self.adjusted([replace(each, midnight=_midnight(each.provider)) for each in named])
 
@@ -58,8 +61,9 @@ class CredentialSource:
     def default_name(self, provider: str, key: str) -> str:
         """The name given to a key that has none, or that it would be given when it is stored."""
         known = self.read()
-        same = [credential for credential in known if credential.secret == Secret(key)]
-        return (same or _with_names([*known, Credential("", provider, Secret(key))]))[-1].name
+        new = Credential("", provider, Secret(key))
+        same = [credential for credential in known if credential.fingerprint == new.fingerprint]
+        return (same or _with_names([*known, new]))[-1].name
 
     def stamp(self) -> tuple[int, int] | None:
         """A value that changes whenever the file does."""
@@ -137,10 +141,10 @@ def no_key(provider: str, file: Path) -> NoCredentials:
     return NoCredentials(NO_KEY.format(provider=provider, variable=f"{provider.upper()}_API_KEY", file=file))
 
 
-def _by_secret(credentials: Iterable[Credential]) -> dict[Secret, Credential]:
-    found: dict[Secret, Credential] = {}
+def _by_fingerprint(credentials: Iterable[Credential]) -> dict[str, Credential]:
+    found: dict[str, Credential] = {}
     for credential in credentials:
-        found.setdefault(credential.secret, credential)
+        found.setdefault(credential.fingerprint, credential)
     return found
 
 
