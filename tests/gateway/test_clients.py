@@ -66,7 +66,7 @@ def tls_provider(folder: Path) -> Iterator[tuple[str, Path]]:
     """A provider with a self-signed certificate; yields its URL and the certificate."""
     certificate, key = folder / "certificate.pem", folder / "key.pem"
     subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=provider",
          "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key), "-out", str(certificate)],
         check=True, capture_output=True,
     )  # fmt: skip
@@ -341,6 +341,30 @@ def test_a_certificate_that_is_not_trusted_is_named_and_can_be_trusted(
                 reply = gate.call("GET", "/openai/v1/models", authorization=f"Bearer {gate.token}")
                 assert reply.status == status
                 assert trusted or (b"is not trusted" in reply.body and b"SSL_CERT_FILE" in reply.body)
+
+
+@pytest.mark.slow
+def test_a_certificate_for_another_host_is_told_from_a_private_authority(
+    harness: RunHarness, tmp_path: Path
+) -> None:
+    with tls_provider(tmp_path) as (url, certificate):
+        harness.extra_env["SSL_CERT_FILE"] = str(certificate)
+        other = url.replace("127.0.0.1", "localhost")
+        with gateway(harness, provider="openai", url=f"{other}/v1") as gate:
+            reply = gate.call("GET", "/openai/v1/models", authorization=f"Bearer {gate.token}")
+            assert reply.status == 503 and b"not valid for 'localhost'" in reply.body
+            assert b"private CA" not in reply.body
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
+def test_a_missing_file_of_certificates_is_named(harness: RunHarness, tmp_path: Path, name: str) -> None:
+    with tls_provider(tmp_path) as (url, _):
+        harness.extra_env[name] = "/nonexistent/ca.pem"
+        with gateway(harness, provider="openai", url=f"{url}/v1") as gate:
+            reply = gate.call("GET", "/openai/v1/models", authorization=f"Bearer {gate.token}")
+            assert reply.status == 503
+            assert f"{name} is /nonexistent/ca.pem, which does not exist".encode() in reply.body
 
 
 def test_keys_appear_in_no_output_and_core_dumps_are_disabled(harness: RunHarness) -> None:

@@ -21,6 +21,7 @@ from agentos.models.client_base import connection_problem
 CONNECT_TIMEOUT = 15.0  # seconds
 IDLE_TIMEOUT = 900.0  # seconds; a model may think for minutes before its first token
 KEEPALIVE = 60.0  # seconds
+BUNDLE_VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 TIMEOUTS = {"connect": CONNECT_TIMEOUT, "read": IDLE_TIMEOUT, "write": IDLE_TIMEOUT, "pool": None}
 
@@ -89,7 +90,9 @@ class Upstream:
             httpcore2.UnsupportedProtocol,
             OSError,
         ) as error:
-            raise NoResponse(connection_problem(error, base.netloc.rpartition("@")[2])) from error
+            problem = connection_problem(error, base.netloc.rpartition("@")[2])
+            missing = _missing_bundles(self._environment) if base.scheme == "https" else ()
+            raise NoResponse("; ".join((problem, *missing))) from error
 
     async def close(self) -> None:
         for idle in self._idle.values():
@@ -147,13 +150,22 @@ def proxy_for(scheme: str, host: str, environment: Mapping[str, str]) -> str:
 def _trust_store(environment: Mapping[str, str]) -> ssl.SSLContext:
     """The system's certificates, and those that the usual variables name."""
     context = ssl.create_default_context()  # reads SSL_CERT_FILE and SSL_CERT_DIR itself
-    for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
-        if path := environment.get(name):
-            with contextlib.suppress(OSError):
-                context.load_verify_locations(
-                    path if os.path.isfile(path) else None, path if os.path.isdir(path) else None
-                )
+    for name in BUNDLE_VARIABLES:
+        path = environment.get(name, "")
+        with contextlib.suppress(OSError):
+            if os.path.isdir(path):
+                context.load_verify_locations(capath=path)
+            elif os.path.isfile(path):
+                context.load_verify_locations(path)
     return context
+
+
+def _missing_bundles(environment: Mapping[str, str]) -> tuple[str, ...]:
+    """The variables that should name certificates, but name no file."""
+    found = ((name, environment.get(name, "")) for name in ("SSL_CERT_FILE", *BUNDLE_VARIABLES))
+    return tuple(
+        f"{name} is {path}, which does not exist" for name, path in found if path and not os.path.exists(path)
+    )
 
 
 def _request_headers(request: ProxyRequest, credential: Credential, host: str) -> list[tuple[str, str]]:

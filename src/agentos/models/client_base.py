@@ -138,15 +138,19 @@ async def refuse_redirect(response: Any) -> None:
     )
 
 
+# The codes of OpenSSL for certificates whose authority is not in the trust store.
+UNKNOWN_AUTHORITY = (18, 19, 20, 21)
+
+
 def connection_problem(error: BaseException, host: str) -> str:
     """What went wrong on the way to a host, judged by the type of the original error, not by its message."""
     for cause in _causes(error):
         match cause:
             case ssl.SSLCertVerificationError():
-                return (
-                    f"the certificate of {host} is not trusted: {cause.verify_message}; "
-                    "for a private CA, set SSL_CERT_FILE to its certificate"
-                )
+                problem = f"the certificate of {host} is not trusted: {cause.verify_message}"
+                is_private = cause.verify_code in UNKNOWN_AUTHORITY
+                fix = "; for a private CA, set SSL_CERT_FILE to its certificate" if is_private else ""
+                return problem + fix
             case ssl.SSLError():
                 return f"no TLS connection to {host}: {cause.reason or cause}"
             case socket.gaierror():
