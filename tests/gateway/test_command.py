@@ -122,7 +122,9 @@ def test_a_budget_is_enforced_and_requires_prices(harness: RunHarness) -> None:
 def test_offline_mode_needs_no_key_and_costs_nothing(harness: RunHarness) -> None:
     running = harness.start("gateway", "--offline", program="agentos")
     wait_until(lambda: "OPENAI_API_KEY" in running.out)
-    found = dict(line.removeprefix("export ").split("=", 1) for line in running.out.splitlines())
+    unset, *exports = running.out.splitlines()
+    assert unset == "unset GOOGLE_API_KEY", "Google's SDK would use it instead of the token"
+    found = dict(line.removeprefix("export ").split("=", 1) for line in exports)
     for provider in ("gemini", "anthropic", "openai"):
         assert ask_whole(provider, found)
     running.signal(signal.SIGINT)

@@ -43,7 +43,8 @@ def test_calls_that_a_program_makes_with_its_token_count_for_its_item(harness: R
     assert done.code == 0, done.out
     for item in ("red", "green", "blue"):
         assert any(line.startswith("tokens ") for line in done.lines_of(item))
-        assert "environment ['GEMINI_API_KEY', 'GOOGLE_API_KEY']" in done.lines_of(item)
+        # With GOOGLE_API_KEY beside it, Google's SDK writes a warning for every client.
+        assert "environment ['GEMINI_API_KEY']" in done.lines_of(item)
     assert len(server.answered()) == 3
     summary = harness.summary()
     assert summary["usage"]["calls"] == 3, summary

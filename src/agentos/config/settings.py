@@ -41,7 +41,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}")
 DEBUG = "AGENTOS_DEBUG"
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
 GITHUB_URL = "https://api.github.com"
-CLIENT_KEYS = ("GOOGLE_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY")
+CLIENT_KEYS = ("GEMINI_API_KEY", "ANTHROPIC_API_KEY", "OPENAI_API_KEY")
 """The variables in which the vendors' SDKs look for a key."""
 PLACEHOLDER_KEY = "no-key-of-this-provider-in-the-run"
 _NO_FLEET = FleetSettings()

@@ -17,8 +17,9 @@ _BASE_URLS = {
     "anthropic": (("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"), "/anthropic"),
     "openai": (("OPENAI_BASE_URL", "OPENAI_API_BASE"), "/openai/v1"),
 }
+# Not GOOGLE_API_KEY: everything that reads it reads GEMINI_API_KEY too, and Google's SDK warns if both are set.
 _API_KEYS = {
-    "gemini": ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+    "gemini": ("GEMINI_API_KEY",),
     "anthropic": ("ANTHROPIC_API_KEY",),
     "openai": ("OPENAI_API_KEY", "CODEX_API_KEY"),
 }
@@ -94,4 +95,6 @@ def client_variables(
 
 
 def shell_exports(variables: Mapping[str, str]) -> str:
-    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+    """Lines for a shell. Google's SDK would prefer a GOOGLE_API_KEY of the user's own to the token."""
+    unset = "unset GOOGLE_API_KEY\n" if "GEMINI_API_KEY" in variables else ""
+    return unset + "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
