@@ -133,11 +133,11 @@ simulate-fleet: $(DEV)
 gateway: $(DEV)
 	@$(BIN)/python -m bench.gateway
 
-# The coding agents themselves, from npm and PyPI, through the gateway to the offline server. About 3 GB in AGENTS.
+# The coding agents themselves, from npm and PyPI, through the gateway to the offline server. About 4 GB in AGENTS.
 AGENTS = .agents
 agents: $(DEV)
 	@tests/agents/install $(AGENTS)
-	@PATH="$(CURDIR)/$(AGENTS)/bin:$$PATH" $(BIN)/python -m pytest -m long tests/agents
+	@AGENTS="$(abspath $(AGENTS))" $(BIN)/python -m pytest -m long tests/agents
 
 # What a design gets to see, on real changes. RECORDS is a JSON list of changes, REPOSITORIES a folder with a git
 # directory for each repository; both are described in bench/recall.py.

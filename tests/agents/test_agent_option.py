@@ -1,6 +1,7 @@
 """`--agent` gives each coding agent the flags and variables with which it reaches the gateway."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from agentos.exec.agents import AGENTS, AgentChoice, prepare_agent
 from tests.gateway.harness import gateway
 from tests.scenarios.harness import RunHarness
 
+INSTALL = Path(__file__).with_name("install")
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "agents.md"
 FAKE_AGENT = """#!/usr/bin/env python3
 import json, os, sys
 json.dump({"args": sys.argv[1:], "env": dict(os.environ)}, open(f"{os.environ['AGENTOS_ITEM_ID']}.json", "w"))
@@ -48,9 +51,24 @@ def test_each_agent_gets_its_prompt_and_its_address(harness: RunHarness) -> None
         if name == "opencode":
             config = json.loads(seen["env"]["OPENCODE_CONFIG_CONTENT"])
             assert config["provider"]["anthropic"]["options"]["baseURL"] == f"{url}/anthropic/v1"
+            assert seen["env"]["OPENCODE_DB"] == ":memory:", (
+                "it must not share a database with its neighbours"
+            )
         if name == "gemini":
             settings = Path(seen["env"]["GEMINI_CLI_HOME"], ".gemini", "settings.json")
             assert json.loads(settings.read_text())["security"]["auth"]["selectedType"] == "gemini-api-key"
+
+
+def test_the_documentation_says_when_each_agent_was_tested_in_which_version() -> None:
+    rows = re.findall(
+        r"^\| .* \(`([\w-]+)`\) \| ([\d.]+) \| (\d{4}-\d\d-\d\d) \| .* \| .* \|$",
+        DOCS.read_text(),
+        re.MULTILINE,
+    )
+    packages = re.search(r"^for package in (.*); do$", INSTALL.read_text(), re.MULTILINE)
+    assert packages
+    by_program = {agent.program for agent in AGENTS.values()} - {"aider"}  # its package has another name
+    assert {name for name, *_ in rows} == by_program | set(packages[1].split())
 
 
 def test_the_users_own_flags_replace_the_defaults() -> None:

@@ -27,6 +27,8 @@ class AgentClient:
     headless: the subcommand that makes it run without a terminal
     defaults: flags, each with its value; one that the user gives too is left out
     prompt: the flag before the prompt; empty if the prompt is its last argument
+    variables: always set
+    exec_variables: set by `agentos exec`, which runs several at once, but not for an agent in the user's own terminal
     """
 
     program: str
@@ -37,6 +39,7 @@ class AgentClient:
     defaults: tuple[tuple[str, ...], ...] = ()
     prompt: tuple[str, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
+    exec_variables: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, flags: Sequence[str], prompt: str) -> tuple[str, ...]:
         """The command line for a prompt, which may contain placeholders; `flags` are the user's own."""
@@ -87,6 +90,8 @@ AGENTS = {
         ("anthropic", "openai", "gemini"),
         headless=("run",),
         variables={"OPENCODE_CONFIG_CONTENT": _opencode_config(), "OPENCODE_DISABLE_AUTOUPDATE": "1"},
+        # Several that create the tables of their common database at the same time fail.
+        exec_variables={"OPENCODE_DB": ":memory:"},
     ),
     "aider": AgentClient(
         "aider",

@@ -230,6 +230,7 @@ class ExecRunBuilder:
             **(self._gateway.environment(item.id) if self._gateway else {}),
             **self._agent_variables,
             **(request.agent.client.environment(gateway_url) if request.agent else {}),
+            **(request.agent.client.exec_variables if request.agent else {}),
             **(request.variables or {}),
         }
         task = ExecTask(

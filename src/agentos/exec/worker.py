@@ -184,7 +184,7 @@ def _save_workspace(task: ExecTask, channel: Channel, name: str) -> None:
     """Commit what the program changed, and report it."""
     if task.workspace is None:
         return
-    state = open_workspaces(task.workspace).save(name, f"{name}: {task.command[0]}")
+    state = open_workspaces(task.workspace).save(name, f"{name}: {Path(task.command[0]).name}")
     if state.left_out:
         print(f"Not saved: {repositories_text(state.left_out)}", flush=True)
     print(_saved_text(state), flush=True)
