@@ -73,7 +73,24 @@ def _run(**parsed: object) -> int:
     context = ReviewContext(settings.project, Home(settings.home), settings.database)
     if not options.items:
         _check_project(context)
-    return _review(context, options)
+    if not settings.fleet.project:
+        return _review(context, options)
+    return _review_beside_fleet(context, options)
+
+
+def _review_beside_fleet(context: "ReviewContext", options: ReviewOptions) -> int:
+    """As `_review`, for a project that is also on a fleet, whose items are listed only with `--fleet`."""
+    from agentos.core.errors import NothingMatches
+
+    try:
+        code = _review(context, options)
+    except NothingMatches as error:
+        raise NothingMatches(
+            f"{error}; on the fleet: agentos review --fleet {' '.join(options.items)}"
+        ) from error
+    if not options.items and not options.as_json:
+        click.echo("Items on the fleet: agentos review --fleet")
+    return code
 
 
 def _check_project(context: "ReviewContext") -> None:
@@ -162,9 +179,9 @@ def _list(context: "ReviewContext") -> int:
     from agentos.review.queue import (
         SourceChange,
         change_text,
-        command_for,
         continue_command,
         pending_reviews,
+        review_command,
         with_changes,
     )
 
@@ -184,7 +201,7 @@ def _list(context: "ReviewContext") -> int:
             parts.append(f"resume with: {continue_command(context, parked)}")
         click.echo(f"{parked.item:<{width}}  {'; '.join(parts)}")
     if undecided:
-        command = command_for(context, f"agentos review {undecided[0].parked_item.item}")
+        command = review_command(context, undecided[0].parked_item.item)
         click.echo(f"Read one and decide: {command}")
     elif not found:
         click.echo(

@@ -23,7 +23,7 @@ def question_subject(pending: "PendingReview") -> str:
     return "question" if len(questions) == 1 else f"{len(questions)} questions"
 
 
-def question_text(pending: "PendingReview") -> str:
+def question_text(context: "ReviewContext", pending: "PendingReview") -> str:
     """What the graph asks, and what to type."""
     from agentos.core.text.line_assembler import one_line
     from agentos.outputs.format import clock
@@ -37,7 +37,7 @@ def question_text(pending: "PendingReview") -> str:
         if not question.breakpoint:
             title = f"question {number}, " if len(questions) > 1 else ""
             lines += [f"\n----- {title}{question.node} -----", *_value_lines(question)]
-    return "\n".join([*lines, "", f"Type: {_usage(pending)}"])
+    return "\n".join([*lines, "", f"Type: {_usage(context, pending)}"])
 
 
 def ask_answers(context: "ReviewContext", pending: "PendingReview") -> bool:
@@ -108,13 +108,15 @@ def _value_lines(question: "Question") -> list[str]:
     return lines
 
 
-def _usage(pending: "PendingReview") -> str:
+def _usage(context: "ReviewContext", pending: "PendingReview") -> str:
+    from agentos.review.queue import review_command
+
     item, questions = pending.parked_item.item, pending.request.questions
     if pending.request.is_breakpoint:
-        return f"agentos review {item} --approve"
+        return review_command(context, item, "--approve")
     flags = (
         "--answer JSON"
         if len(questions) == 1
         else " ".join(f"--answer {number}=JSON" for number in range(1, len(questions) + 1))
     )
-    return f"agentos review {item} {flags}"
+    return review_command(context, item, flags)

@@ -125,15 +125,15 @@ def _ask_graph(context: "ReviewContext", pending: "PendingReview", is_last: bool
                 conclude(context, pending, "reject", click.prompt("Reason"))
                 return Answer.DECIDED
             case "v":
-                show(question_text(pending))
+                show(question_text(context, pending))
             case _:
                 click.echo(BREAKPOINT_HELP if is_breakpoint else QUESTION_HELP)
 
 
 def _say_undecided(context: "ReviewContext", pending: "PendingReview") -> None:
-    from agentos.review.queue import command_for
+    from agentos.review.queue import review_command
 
-    command = command_for(context, f"agentos review {pending.parked_item.item}")
+    command = review_command(context, pending.parked_item.item)
     click.echo(f"Nothing was decided. Come back with: {command}")
 
 
@@ -167,7 +167,7 @@ def item_text(context: "ReviewContext", pending: "PendingReview") -> str:
     from agentos.review.queue import change_text, draft_text, lineage
 
     if pending.is_question:
-        return question_text(pending)
+        return question_text(context, pending)
     parked, pages = pending.parked_item, lineage(context, pending.parked_item)
     width = max((len(page.name) for page in pages), default=0)
     edited = pending.state.edited is not None
@@ -270,6 +270,10 @@ def say_how_to_continue(context: "ReviewContext", decided: "Sequence[PendingRevi
     for run in sorted(alive):
         click.echo(f"Run {run} is in progress and picks it up unless it ends first. Otherwise resume with:")
     if not alive:
-        click.echo("Resume with:")
+        click.echo(
+            "The fleet continues. Follow it and collect its documents with:"
+            if context.fleet
+            else "Resume with:"
+        )
     for command in dict.fromkeys(continue_command(context, pending.parked_item) for pending in decided):
         click.echo(f"  {command}")

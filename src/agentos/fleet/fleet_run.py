@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
+from agentos.config.project import project_prefix
 from agentos.config.settings import fleet_access
 from agentos.core.text.secrets import Redactor
 from agentos.fleet.collect import Collector
@@ -62,6 +63,9 @@ async def _run(
             skipped=submitted.skipped,
             code_tokens=submitted.code_tokens,
             has_review=bool(find_workflow(request.workflow, settings.project).gates),
+            project_path=project_prefix(settings.project),
+            redone=submitted.redone,
+            selecting_words=request.selecting_words if submitted.redone else (),
             workers=sum(capacities),
             machines=len(capacities),
         )

@@ -232,6 +232,7 @@ class FleetWorker:
                 item_trace(shared.account, active_item.claim.claim[0], active_item.claim.thread_id).trace
                 if self._has_traces
                 else "",
+                task.replaces,
             ),
         )
 

@@ -43,6 +43,7 @@ from agentos.storage.home import Home
 from agentos.storage.postgres.fleet_items import FleetDatabase
 from agentos.storage.postgres.project_items import PostgresItems
 from agentos.workflows.node_context import PROJECT_PROMPTS
+from agentos.workflows.redo import fingerprint
 from agentos.workflows.registry import find_workflow
 
 MAX_INDEX = 512 * 1024 * 1024  # bytes
@@ -84,7 +85,8 @@ def check_request(request: RunRequest) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What was submitted. `own` are the items of this submission; the other `items` were already under way."""
+    """What was submitted. `own` are the items of this submission; the other `items` were already under way. `redone` are
+    those with a verdict that `--fresh` starts over."""
 
     submission: int
     project: str
@@ -94,6 +96,7 @@ class Submitted:
     titles: tuple[str, ...]
     skipped: tuple[str, ...]
     code_tokens: int
+    redone: tuple[str, ...]
 
 
 class Submitter:
@@ -163,6 +166,7 @@ class Submitter:
             tuple(entry.item.title for entry in entries),
             tuple(file.source for file in plan.skipped),
             shipment.tokens if shipment else 0,
+            tuple(entry.item.id for entry in own if entry.redo and self._request.selection.fresh),
         )
 
     def _plan(self, signals: Signals) -> Plan:
@@ -254,8 +258,10 @@ class Submitter:
         github = self._github
         text = github.texts.get(item.source) if github else None
         filed = github.filed_issue(item) if github else None
+        replaces = fingerprint(self._workflow, self._settings.project, item) if entry.redo else ""
         return ItemTask(
-            item, text, self._request.selection.fresh, entry.redo, tuple(self._inputs(item)), filed
+            *(item, text, self._request.selection.fresh, entry.redo),
+            *(tuple(self._inputs(item)), filed, replaces),
         )
 
     def _inputs(self, item: Item) -> list[tuple[str, str]]:

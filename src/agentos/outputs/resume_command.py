@@ -38,7 +38,11 @@ def retry_command(started: RunStarted, here: Here) -> str:
 
 def review_command(started: RunStarted, here: Here, *items: str) -> str:
     """The command that decides on items waiting for a person."""
-    return project_command(started, here, "review", *items)
+    return project_command(started, here, "review", *(("--fleet",) if is_on_fleet(started) else ()), *items)
+
+
+def is_on_fleet(started: RunStarted) -> bool:
+    return "--fleet" in started.command.partition(PROGRAM_SEPARATOR)[0].split()
 
 
 def project_command(started: RunStarted, here: Here, *words: str) -> str:

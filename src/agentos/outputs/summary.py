@@ -21,6 +21,7 @@ from agentos.outputs.format import (
 from agentos.outputs.item_list import MANY, item_list, reason_lines, redo_lines, shown_result, tries
 from agentos.outputs.resume_command import (
     Here,
+    is_on_fleet,
     path_to_project,
     project_command,
     redo_command,
@@ -139,7 +140,12 @@ def next_steps(stats: RunStats, here: Here = None) -> list[str]:
         retry = retry_command(stats.started, here) if stats.started else ""
         return [f"See why: agentos logs {failed[0].item}", f"Retry the failed items: {retry}"]
     if stats.with_ending(Ending.PARKED):
-        return [f"Decide on the waiting items: {_review(stats, here)}", f"Then resume with: {command}"]
+        following = (
+            "They continue then; collect their documents with"
+            if stats.started and is_on_fleet(stats.started)
+            else "Then resume with"
+        )
+        return [f"Decide on the waiting items: {_review(stats, here)}", f"{following}: {command}"]
     if any(row.has_workspace for row in stats.rows.values()):
         return ["See what the items changed: agentos worktrees"]
     results = [row.outcome.result for row in stats.rows.values() if row.outcome and row.outcome.result]

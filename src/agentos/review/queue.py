@@ -128,7 +128,7 @@ def change_text(context: ReviewContext, review: PendingReview) -> str:
         case None:
             return ""
         case SourceChange.GONE:
-            drop = command_for(context, f"agentos review {parked.item} --reject")
+            drop = review_command(context, parked.item, "--reject")
             return f"its file is gone, so nothing can continue it: restore the file, or drop the item with: {drop}"
         case SourceChange.CHANGED if review.state.decision:
             return "its file has changed since, so it will start over without this decision"
@@ -352,6 +352,13 @@ def _options(context: ReviewContext, parked: ParkedItem) -> str:
     return (" --offline" if started.offline else "") + (gate[0] if gate else "")
 
 
+def review_command(context: ReviewContext, *words: str) -> str:
+    """The `agentos review` command with these words, as typed in the current folder."""
+    return command_for(
+        context, " ".join(("agentos review", *(("--fleet",) if context.fleet else ()), *words))
+    )
+
+
 def command_for(context: ReviewContext, command: str) -> str:
     """The command as typed in the current folder: with --repo where the project would not be found."""
     return command + repo_option(context.project, environment())
@@ -371,7 +378,7 @@ def undecided(context: ReviewContext, review: PendingReview) -> Iterator[Project
             raise UsageError(f"{item} is being worked on right now; see its progress with: agentos status")
         state = review_state(notes)
         if state is None or state.parked_item.request != review.request or state.decision is not None:
-            again = command_for(context, f"agentos review {item}")
+            again = review_command(context, item)
             raise NothingMatches(f"{item} no longer waits for this decision; see its state with: {again}")
         # A decision on an outdated draft would have no effect: the item starts over, or is never continued.
         (current,) = with_changes(context, [review])

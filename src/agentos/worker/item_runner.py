@@ -254,9 +254,11 @@ class ItemRunner:
         return digest in (None, self._item.digest)
 
     def _replaced(self) -> str:
-        """The fingerprint of the approved documents that this item replaces; empty on a fleet."""
+        """The fingerprint of the approved documents that this item replaces."""
+        if self._task.fleet:
+            return self._task.fleet.replaces
         project = self._store.documents.root
-        if self._item.problems or self._task.fleet:
+        if self._item.problems:
             return ""
         is_approved = self._workflow.status(project, self._item) is ItemStatus.APPROVED
         return fingerprint(self._workflow, project, self._item) if is_approved else ""

@@ -53,7 +53,8 @@ class SharedTask:
 
 @dataclass(frozen=True, slots=True)
 class ItemTask:
-    """One item of a submission. `inputs` are the files of the project that it needs, by path."""
+    """One item of a submission. `inputs` are the files of the project that it needs, by path. `replaces` is the fingerprint
+    of the approved documents that a `redo` replaces."""
 
     item: Item
     text: str | None = None
@@ -61,6 +62,7 @@ class ItemTask:
     redo: bool = False
     inputs: tuple[tuple[str, str], ...] = ()
     filed: FiledIssue | None = None
+    replaces: str = ""
 
 
 def thread_id(project: str, item: str) -> str:

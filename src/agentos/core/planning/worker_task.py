@@ -83,6 +83,7 @@ class FleetTask:
     inputs: files of the project that the item needs, by path: its source, the project's own prompts.
     account: identifies its submission at the gateway, where all of the submission's calls may cost `budget` US dollars.
     trace: the trace to which the item's calls belong; empty if there is none.
+    replaces: the fingerprint of the approved documents in the project that the item replaces; empty if there are none.
     """
 
     conninfo: Secret
@@ -94,6 +95,7 @@ class FleetTask:
     account: str = ""
     budget: float | None = None
     trace: str = ""
+    replaces: str = ""
 
     def files(self) -> dict[str, bytes]:
         return {path: text.encode("utf-8", "surrogateescape") for path, text in self.inputs}

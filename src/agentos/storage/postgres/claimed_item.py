@@ -40,6 +40,7 @@ class PostgresItemStore:
         self.thread_id = access.thread_id
         self.place = address_text(access.conninfo)
         self._item = task.item
+        self._is_redo = task.redo
         self._access = access
         self._by = (
             uuid.uuid4().hex
@@ -58,6 +59,12 @@ class PostgresItemStore:
                 "WHERE thread_id = %s",
                 (list(self._access.claim), self._by, self._access.machine, self.thread_id),
             )
+            if self._is_redo and result is ClaimResult.FIRST:
+                # Later turns and attempts must not take the earlier verdict for that of the redo.
+                await connection.execute(
+                    "UPDATE agentos_items SET verdict = NULL, verdict_digest = NULL WHERE thread_id = %s",
+                    (self.thread_id,),
+                )
         is_repeated = result is ClaimResult.REPEATED
         rows = await connection.execute(
             "SELECT path, content FROM agentos_documents WHERE thread_id = %s AND content IS NOT NULL",
