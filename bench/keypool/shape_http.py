@@ -1,9 +1,10 @@
 """Every shape of limits over real HTTP: the pool through its doors, and what a user would write instead.
 
-python -m bench.keypool.shape_http [--shape NAME ...] [--client NAME ...] [--jobs N] [--long]
+python -m bench.keypool.shape_http [--shape NAME ...] [--client NAME ...] [--jobs N] [--long] [--scale 1]
 
 The limiter is a process of its own that shares no code with the product. Durations of most shapes are scaled down to a
-fifth, so that the whole table takes minutes; where the pool's own seconds matter, they are as in the table of shapes.
+fifth, so that the whole table takes minutes. The pool's own seconds do not shrink with them, so it looks worse than with
+--scale 1, where all durations are as in the table of shapes.
 efficiency is the time of a sender that knows the limits and wastes nothing, divided by the time taken.
 """
 
@@ -24,7 +25,7 @@ from bench.keypool.shape_server import Counts, ShapeServer, scaled, served_shape
 from bench.keypool.shapes import GATEWAY_LOADS, NAMES, Shape, shape_named
 
 SCALE = 0.2
-# Without a hint, with one in whole seconds, or with so many calls, a shape in a fifth of its time would be another one.
+# Without a hint, with one in whole seconds, or with so many calls, a shape in less time would be another one.
 UNSCALED = (
     *("whole-seconds", "no-hint", "concurrency", "concurrency-no-hint", "bucket", "no-limit"),
     *(shape.name for shape in GATEWAY_LOADS),
@@ -52,10 +53,7 @@ class Case:
     spec: ClientSpec
     knowledge: LimitKnowledge
     long: bool
-
-    @property
-    def scale(self) -> float:
-        return 1.0 if self.shape.name in UNSCALED else SCALE
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,16 +126,16 @@ def _known(limit: Limit) -> KnownLimit:
     return KnownLimit(burst, limit.seconds * burst / limit.amount)
 
 
-def _cases(shapes: list[str], clients: list[ClientSpec], *, long: bool) -> Iterator[Case]:
+def _cases(shapes: list[str], clients: list[ClientSpec], *, long: bool, scale: float) -> Iterator[Case]:
     for name in shapes:
-        shape = shape_named(name)
+        shape, its_scale = shape_named(name), 1.0 if name in UNSCALED else scale
         for spec in clients:
             for knowledge in spec.knowledge_levels:
                 is_told = knowledge is LimitKnowledge.KNOWN
                 has_limits = shape.quotas[0] or shape.concurrency or shape.rate_when_told
                 if is_told and (shape.changes or not has_limits):
                     continue
-                yield Case(shape, spec, knowledge, long)
+                yield Case(shape, spec, knowledge, long, its_scale)
 
 
 def _run_and_print(case: Case) -> Result:
@@ -156,6 +154,7 @@ def main() -> None:
     parser.add_argument("--client", nargs="+", choices=names, default=names)
     parser.add_argument("--jobs", type=int, default=8, help="cases at a time; most of the time they wait")
     parser.add_argument("--long", action="store_true", help="25 windows instead of 4")
+    parser.add_argument("--scale", type=float, default=SCALE, help="factor of the durations of most shapes")
     given = parser.parse_args()
     requested = [spec for spec in CLIENTS if spec.name in given.client]
     clients = [spec for spec in requested if not spec.is_peer or peers.installable(spec.name)]
@@ -163,7 +162,9 @@ def main() -> None:
     for jobs, is_busy in ((given.jobs, False), (1, True)):
         shapes = [name for name in given.shape if (name in BUSY) == is_busy]
         with ThreadPoolExecutor(jobs) as threads:
-            results += threads.map(_run_and_print, _cases(shapes, clients, long=given.long))
+            results += threads.map(
+                _run_and_print, _cases(shapes, clients, long=given.long, scale=given.scale)
+            )
     print(HEAD)
     for result in results:
         print(result.line())

@@ -10,6 +10,7 @@ from agentos.core.ratelimit.limit_fitting import fit_limits
 from agentos.core.ratelimit.limit_probes import LimitProbes
 from agentos.core.ratelimit.limits import CallCost, Counting, Dimension, LearnedLimit, LearnedLimits, Rate
 from agentos.core.ratelimit.provider_profile import ProviderProfile
+from agentos.core.ratelimit.unconfirmed_calls import FIRST_UNCONFIRMED, UnconfirmedCalls
 from agentos.core.ratelimit.windows import Reservation, UsageWindow
 
 # An adaptive pace.
@@ -45,6 +46,15 @@ def test_calls_that_were_sent_before_a_refusal_was_known_do_not_slow_the_pace_ag
 
 
 # Probes.
+
+
+def test_a_key_that_gets_further_than_another_one_starts_with_few_calls_at_once_again() -> None:
+    profile = ProviderProfile()
+    profile.record_first_refusal(10)
+    further = UnconfirmedCalls(profile, confirmed=21)
+    assert further.cap_while_exploring(0, owner=2) <= FIRST_UNCONFIRMED
+    further.confirmed += 40
+    assert further.cap_while_exploring(0, owner=2) > 40, "the more it gets, the more it tries"
 
 
 def test_probes_leave_out_no_usual_length_after_the_first_seconds() -> None:

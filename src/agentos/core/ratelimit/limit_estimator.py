@@ -7,7 +7,7 @@ from dataclasses import InitVar, dataclass, field
 
 from agentos.core.ratelimit.adaptive_pace import AdaptivePace
 from agentos.core.ratelimit.early_trials import EarlyTrials
-from agentos.core.ratelimit.limit_evidence import Evidence, ObservedRefusal, sizes_vary
+from agentos.core.ratelimit.limit_evidence import ROUNDING, Evidence, ObservedRefusal, sizes_vary
 from agentos.core.ratelimit.limit_fitting import fit_limits
 from agentos.core.ratelimit.limit_probes import LimitProbes
 from agentos.core.ratelimit.limits import Counting, Dimension, LearnedLimit, LearnedLimits
@@ -411,6 +411,13 @@ class LimitEstimator:
     @property
     def hinted(self) -> bool:
         return not self._refusals or self._refusals[-1].hinted
+
+    @property
+    def sees_openings(self) -> bool:
+        """Whether refusals tell when the limit opens: a hint in whole seconds does not, if its window is as short."""
+        if not self._refusals or not self._refusals[-1].is_rounded or self.learned is None:
+            return self.hinted
+        return max((limit.length for limit in self.learned.limits), default=0.0) > ROUNDING
 
     @property
     def may_try(self) -> bool:

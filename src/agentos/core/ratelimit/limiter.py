@@ -162,7 +162,7 @@ class RateLimiter:
             if self._may_try_early:
                 share = self._estimator.early_share
                 return self._learned.early_trial_at(allowed_at, now, share, in_flight, self._latest)
-            return self._learned.trial_at(allowed_at, now, in_flight, hinted=self._estimator.hinted)
+            return self._learned.trial_at(allowed_at, now, in_flight, hinted=self._estimator.sees_openings)
         return self._known.probe_at(cost, now)
 
     @property

@@ -214,6 +214,11 @@ class ProviderProfile:
             self.bursts[rate] = calls
             self.burst_findings += 1
 
+    @property
+    def refused_by_now(self) -> int:
+        """The calls after which a key would have been refused if it had the limit of another one; 0 if that is unknown."""
+        return int(SIMILAR_CALLS[1] * (self._calls_before_refusal or 0))
+
     # How much earlier than learned a call may be sent.
 
     def record_shortened(self, lengths: Lengths, seconds: float) -> None:

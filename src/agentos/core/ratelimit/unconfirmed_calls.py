@@ -83,5 +83,7 @@ class UnconfirmedCalls:
         ):
             return 1
         self.profile.leader = owner
-        growth = min(self.confirmed, self.confirmed**2 // SQUARE_PER_UNCONFIRMED)
+        # What is known of the other keys' limits says nothing about how much further this one goes.
+        further = max(0, self.confirmed - self.profile.refused_by_now)
+        growth = min(further, further**2 // SQUARE_PER_UNCONFIRMED)
         return max(FIRST_UNCONFIRMED, GROWING_UNCONFIRMED + growth)
