@@ -138,14 +138,14 @@ def _not_regular(path: Path, kind: str) -> UnsafeFile:
 
 def _open_folder(path: Path, root: Path) -> int:
     current = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    walked = root
-    for part in path.relative_to(root).parts:
-        walked = walked / part
+    parts = path.relative_to(root).parts
+    for number, part in enumerate(parts, 1):
         try:
             inner = os.open(part, _FOLDER_FLAGS, dir_fd=current)
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
+            walked = root.joinpath(*parts[:number])
             kind = "a symbolic link" if walked.is_symlink() else "not a folder"
             problem = f"it is {kind}, expected a folder: {FOLDER_FIX}"
             raise UnsafeFile(walked, problem) from error

@@ -123,3 +123,19 @@ def test_a_second_thread_waits_until_the_package_is_loaded(packages: Path) -> No
             thread.join()
         """
     assert output(packages, code) == ["1", "1", "1", "1"]
+
+
+def test_a_module_that_is_left_out_is_not_found_until_the_end_of_the_block(packages: Path) -> None:
+    code = """
+        from agentos.engines.lazy_modules import without_modules
+        import whole.inner
+        with without_modules(["whole.circle", "whole.inner"]):
+            for name in ("whole.circle", "whole.inner"):
+                try:
+                    print(__import__(name).__name__)
+                except ImportError:
+                    print("absent")
+        from whole.circle import LARGE
+        print(LARGE)
+        """
+    assert output(packages, code) == ["absent", "whole", "large"]

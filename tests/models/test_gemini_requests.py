@@ -36,6 +36,16 @@ def test_the_sdk_finds_every_option_without_comparing_all_fields() -> None:
     ]
 
 
+def test_the_options_of_a_call_are_not_copied_although_the_sdk_asks_for_a_deep_copy() -> None:
+    key = LeasedKey("key-1", "no-key", "http://gemini.invalid", "gemini-2.5-pro")
+    config = client._config(REQUEST, key)
+    copied = config.model_copy(deep=True)
+    assert copied is not config and copied == config
+    assert copied.response_json_schema is config.response_json_schema
+    # Nor does the SDK prepare to call functions.
+    assert config.automatic_function_calling == types.AutomaticFunctionCallingConfig(disable=True)
+
+
 def test_pydantic_finds_no_name_in_a_model_either() -> None:
     """If this changes, the answer of our own types is wrong."""
     pairs: tuple[tuple[Any, Any], ...] = (

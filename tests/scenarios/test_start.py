@@ -7,7 +7,7 @@ import sys
 from .harness import RunHarness
 from .test_own_workflows import tutorial_code
 
-EARLY_IMPORTS = "import agentos.cli.run, agentos.run.api, agentos.config.settings, agentos.run.api, agentos.core.planning.plan, sys"
+EARLY_IMPORTS = "import agentos.cli.run, agentos.cli.worker_limit, agentos.run.api, agentos.config.settings, agentos.run.api, agentos.core.planning.plan, sys"
 
 
 def test_a_worker_imports_nothing(harness: RunHarness) -> None:
@@ -20,6 +20,8 @@ def test_a_worker_imports_nothing(harness: RunHarness) -> None:
     assert {"google.genai.types", "langgraph.pregel"} <= set(before)
     # Only the used parts of the lazily imported packages.
     assert "langsmith.types.run_select_field" in before and "langsmith.types.sandbox_response" not in before
+    # httpx is imported without its command-line program, which needs a terminal library.
+    assert "httpx._client" in before and not any(name.startswith("rich") for name in before)
     assert "langgraph_sdk.auth" in before and "langgraph_sdk.client" not in before
 
 

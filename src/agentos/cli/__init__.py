@@ -1,6 +1,7 @@
 """Entry points of the three programs. Almost nothing is imported here, so that an early Ctrl-C is handled."""
 
 import contextlib
+import gc
 import os
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import click
 
+NEW_OBJECTS_PER_COLLECTION = 20_000
 STOPPED = "\nInterrupted before anything started. Run the same command again to start.\n"
 
 
@@ -34,6 +36,8 @@ def issue_workflow() -> None:
 
 
 def _run_and_exit(load: "Callable[[], click.Command]", name: str) -> None:
+    # With Python's 700, collections that find nothing take a tenth of the time of the imports.
+    gc.set_threshold(NEW_OBJECTS_PER_COLLECTION)
     try:
         from agentos.cli.exit_codes import run_command
         from agentos.run.signals import ignore_stop_signals

@@ -7,7 +7,6 @@ import click
 
 from agentos.config.settings import Settings
 from agentos.core.constants import WORKER_MEMORY
-from agentos.outputs.format import over_maximum
 from agentos.platform_support import platform
 
 MEGABYTE = 1_000_000  # bytes
@@ -24,6 +23,8 @@ def limit_workers(settings: Settings, available: int | None = None) -> Settings:
     workers = settings.parallel
     available = platform().available_memory() if available is None else available
     if workers > settings.max_parallel:
+        from agentos.outputs.format import over_maximum
+
         click.echo(f"Warning: {over_maximum(workers, settings.max_parallel)}", err=True)
         workers = settings.max_parallel
     fitting = settings.max_parallel if available is None else workers_that_fit(available)

@@ -4,12 +4,15 @@ import difflib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from agentos.codebase.design_document import DesignDocument, FileRow, read_design
 from agentos.codebase.grammars import LANGUAGES
-from agentos.codebase.index import CodeIndex
 from agentos.codebase.rendering import counted
 from agentos.codebase.signatures import is_supported
+
+if TYPE_CHECKING:
+    from agentos.codebase.index import CodeIndex
 
 SECTIONS = (
     "Context",
@@ -60,7 +63,7 @@ class CheckResult:
         return "\n".join([f"{self.summary}.", *(f"- {finding}" for finding in self.findings)])
 
 
-def check_draft(draft: str, issue: str, index: CodeIndex | None, *, with_form: bool = True) -> CheckResult:
+def check_draft(draft: str, issue: str, index: "CodeIndex | None", *, with_form: bool = True) -> CheckResult:
     """Check a design for an issue. Without an index, only its form is checked; `with_form=False` skips that."""
     result = CheckResult()
     design = read_design(draft)
@@ -123,7 +126,7 @@ def _check_interfaces(design: DesignDocument, result: CheckResult) -> None:
 class _CodeCheck:
     """Compares what a design names with one snapshot of the code."""
 
-    def __init__(self, design: DesignDocument, index: CodeIndex, result: CheckResult) -> None:
+    def __init__(self, design: DesignDocument, index: "CodeIndex", result: CheckResult) -> None:
         self._design = design
         self._index = index
         self._result = result

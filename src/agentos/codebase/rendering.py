@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from agentos.codebase.index import IndexedFile
-from agentos.codebase.signatures import Definition
 from agentos.codebase.words import words
+
+if TYPE_CHECKING:
+    from agentos.codebase.index import IndexedFile
+    from agentos.codebase.signatures import Definition
 
 CHARACTERS_PER_TOKEN = 4
 _INDENT = " "
@@ -78,7 +81,7 @@ class RenderedFile:
     hidden: int = 0
 
 
-def render_signatures(file: IndexedFile, limit: int, wanted: frozenset[str]) -> RenderedFile | None:
+def render_signatures(file: "IndexedFile", limit: int, wanted: frozenset[str]) -> RenderedFile | None:
     """The file's definitions within `limit` characters, in the order of the file.
 
     If they do not all fit, those with a `wanted` word in their name are chosen first, then the outermost. None if not one
@@ -107,5 +110,5 @@ def render_signatures(file: IndexedFile, limit: int, wanted: frozenset[str]) -> 
     )
 
 
-def _matches(definition: Definition, wanted: frozenset[str]) -> bool:
+def _matches(definition: "Definition", wanted: frozenset[str]) -> bool:
     return not wanted.isdisjoint(words(definition.name))

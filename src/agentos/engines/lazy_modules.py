@@ -4,10 +4,11 @@
 be imported; when an attribute is missing, its code is run and it becomes an ordinary module.
 """
 
+import contextlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from types import ModuleType
 from typing import Any
 
@@ -25,6 +26,19 @@ def make_lazy(names: Iterable[str]) -> None:
             parent, _, child = name.rpartition(".")
             if parent:
                 setattr(sys.modules[parent], child, module)
+
+
+@contextlib.contextmanager
+def without_modules(names: Iterable[str]) -> Iterator[None]:
+    """Make imports of these modules fail in this block, as if they were not installed, unless they are imported already."""
+    absent = [name for name in names if name not in sys.modules]
+    # Python raises ModuleNotFoundError for None.
+    sys.modules.update(dict.fromkeys(absent))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        for name in absent:
+            del sys.modules[name]
 
 
 def _empty_module(name: str) -> ModuleType | None:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from agentos.core.text.values import error_location, too_many_processes
-from agentos.engines.lazy_modules import make_lazy
+from agentos.engines.lazy_modules import make_lazy, without_modules
 from agentos.engines.reaper import Reaper
 from agentos.engines.template_client import CHUNK
 from agentos.platform_support import platform, wakeup_pipe
@@ -209,7 +209,7 @@ def _signal_group(leader: int, number: signal.Signals) -> None:
 
 def main() -> None:
     """Import, warm up, then serve until the coordinator is gone."""
-    control_fd, lifeline, coordinator, entry, preload, lazy, warm_up, idle = sys.argv[1:]
+    control_fd, lifeline, coordinator, entry, preload, lazy, left_out, warm_up, idle = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if platform().has_parent_death_signal:
@@ -218,8 +218,9 @@ def main() -> None:
     # Garbage collection would take a tenth of the time of these imports and find nothing.
     gc.disable()
     make_lazy(_names(lazy))
-    for name in _names(preload):
-        importlib.import_module(name)
+    with without_modules(_names(left_out)):
+        for name in _names(preload):
+            importlib.import_module(name)
     worker: Entry = _function(entry)
     if warm_up:
         _function(warm_up)()

@@ -25,6 +25,7 @@ class WorkerSpec:
     environment: the only variables that the fork server and its workers see.
     inherited: descriptors kept open in the fork server and in every worker.
     lazy: packages whose code runs at the first attribute access instead of at import.
+    left_out: optional modules that are not found while the preload is imported.
     warm_up: "module:function" called once, after the preload and before the first fork.
     idle: "module:function" that returns an iterator; one step is done whenever the fork server has nothing to do.
     """
@@ -34,6 +35,7 @@ class WorkerSpec:
     environment: Mapping[str, str]
     inherited: tuple[int, ...] = ()
     lazy: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
     warm_up: str = ""
     idle: str = ""
 
@@ -89,7 +91,7 @@ class ForkServerProcess:
 
 
 def _start(spec: WorkerSpec, control: socket.socket, lifeline: socket.socket) -> subprocess.Popen[bytes]:
-    modules = [",".join(names) for names in (spec.preload, spec.lazy)]
+    modules = [",".join(names) for names in (spec.preload, spec.lazy, spec.left_out)]
     return subprocess.Popen(
         [
             *(sys.executable, "-P", "-m", "agentos.engines.template"),

@@ -8,6 +8,7 @@ from agentos.core.protocol import events
 from agentos.core.protocol.codec import EventEncoder
 
 MERGED = "workflow-audit.jsonl"
+_UNFINISHED = f".{MERGED}"
 
 
 class Audit:
@@ -26,11 +27,10 @@ class Audit:
         self._folder = folder
         self._open_file = open_file
         self._encoder = encoder
-        self._merged = folder / f".{MERGED}"
         self._warn = warn
         self._by_number = True
         # The merged file and those of running items stay open: opening a file costs more than writing a line.
-        self._files: dict[Path, int] = {}
+        self._files: dict[str, int] = {}
 
     def on_event(self, event: events.Event, at: float) -> None:
         if isinstance(event, events.RunStarted):
@@ -39,33 +39,33 @@ class Audit:
         if item is None or isinstance(event, events.LineWritten):
             return
         name = item.rpartition("-")[2] if self._by_number else item
-        path = self._folder / f"workflow-audit-{name}.jsonl"
+        file = f"workflow-audit-{name}.jsonl"
         line = f"{self._encoder.line(event, at)}\n".encode(errors="backslashreplace")
         try:
-            self._append(path, line)
-            self._append(self._merged, line)
+            self._append(file, line)
+            self._append(_UNFINISHED, line)
         except OSError as error:
             self._warn(error)
         if isinstance(event, events.ItemEnded):
-            self._close_file(path)
+            self._close_file(file)
 
     def close(self) -> None:
         try:
-            self._append(self._merged, b"")
-            self._merged.replace(self._folder / MERGED)
+            self._append(_UNFINISHED, b"")
+            (self._folder / _UNFINISHED).replace(self._folder / MERGED)
         except OSError as error:
             self._warn(error)
-        for path in list(self._files):
-            self._close_file(path)
+        for file in list(self._files):
+            self._close_file(file)
 
-    def _append(self, path: Path, content: bytes) -> None:
-        if path not in self._files:
-            self._files[path] = self._open_file(path)
+    def _append(self, file: str, content: bytes) -> None:
+        if file not in self._files:
+            self._files[file] = self._open_file(self._folder / file)
         while content:
-            content = content[os.write(self._files[path], content) :]
+            content = content[os.write(self._files[file], content) :]
 
-    def _close_file(self, path: Path) -> None:
-        if (descriptor := self._files.pop(path, None)) is not None:
+    def _close_file(self, file: str) -> None:
+        if (descriptor := self._files.pop(file, None)) is not None:
             os.close(descriptor)
 
 

@@ -29,6 +29,8 @@ WARM_UP = "agentos.worker.main:warm_up"
 WARM_UP_ITEMS = "agentos.worker.warm_up_items:run_warm_up_items"
 # LangGraph uses one small part of each; together they are as much code as LangGraph itself.
 LAZY_PACKAGES = ("langgraph_sdk", "langsmith.types")
+# httpx imports its command-line program if that is installed, with a terminal library.
+LEFT_OUT = ("httpx._main",)
 PUBLIC_API = "api.github.com"
 GH_TIMEOUT = 10.0  # seconds
 
@@ -78,6 +80,7 @@ def _worker_spec(credentials: list[Credential], tokens: list[Secret]) -> WorkerS
         preload=tuple(f"agentos.models.{name}.client" for name in sorted(providers) if has_sdk(name)),
         environment=worker_environment((*(credential.secret for credential in credentials), *tokens)),
         lazy=LAZY_PACKAGES,
+        left_out=LEFT_OUT,
         warm_up=WARM_UP,
         idle=WARM_UP_ITEMS,
     )

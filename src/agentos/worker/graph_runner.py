@@ -8,9 +8,8 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from agentos.codebase.project_code import ProjectCode
 from agentos.core.errors import ItemError
 from agentos.core.planning.gates import (
     Gate,
@@ -44,6 +43,9 @@ from agentos.worker.state_serializer import OwnModules, StateSerializer, schema_
 from agentos.worker.stream_log import TokenLog, custom_line
 from agentos.workflows.node_context import NodeContext, Say, Tracker
 from agentos.workflows.plugin import Plugin
+
+if TYPE_CHECKING:
+    from agentos.codebase.project_code import ProjectCode
 
 CANCEL_GRACE = 2.0  # seconds between the request to stop and the cancellation of the running node
 FIRST_STEP = "first step"
@@ -98,8 +100,15 @@ class GraphRunner:
             parked=gate_number(parking),
             text=self.task.text,
             tracker=self._tracker(),
-            code=ProjectCode(self.task.code, Path(self.task.project)) if self.task.code else None,
+            code=self._code(),
         )
+
+    def _code(self) -> "ProjectCode | None":
+        if self.task.code is None:
+            return None
+        from agentos.codebase.project_code import ProjectCode
+
+        return ProjectCode(self.task.code, Path(self.task.project))
 
     def _tracker(self) -> Tracker | None:
         task = self.task
@@ -111,10 +120,7 @@ class GraphRunner:
         github = GitHub(task.github, self.echo, random.random)
         return GitHubTracker(github, task.item, task.filed.address, task.filed.since, task.filed.index)
 
-    async def conclude(
-        self, graph: Any, config: Any, checkpoint: Checkpoint, context: NodeContext
-    ) -> Outcome:
-        snapshot = await graph.aget_state(config)
+    async def conclude(self, snapshot: Any, checkpoint: Checkpoint, context: NodeContext) -> Outcome:
         if snapshot.tasks:
             return failed_transient(f"the graph stopped before {', '.join(snapshot.next) or 'its end'}")
         result = self.workflow.publish(context, snapshot.values)
@@ -151,9 +157,7 @@ class GraphRun:
         if is_resumed:
             await check_continues(self.graph, self.checkpoint.saver, self.config, self.runner.task.item.id)
         graph_input = None if is_resumed else self.runner.workflow.input(self.context)
-        questions = await open_questions(self.graph, self.config) if is_resumed else ()
-        if is_resumed and not questions:
-            questions = await self._still_parked()
+        questions = await self._questions_left() if is_resumed else ()
         while True:
             if questions:
                 questions = await self._answered_first(questions)
@@ -172,11 +176,17 @@ class GraphRun:
             if interrupted := await self._invoke(graph_input, is_resumed):
                 return interrupted
             is_resumed = True
-            questions = await open_questions(self.graph, self.config)
-            if not questions:
+            snapshot = await self.graph.aget_state(self.config)
+            questions = await open_questions(self.graph, self.config, snapshot)
+            if not questions and snapshot.next:
                 questions = await stopped_inside(self.graph, self.config)
             if not questions:
-                return await self.runner.conclude(self.graph, self.config, self.checkpoint, self.context)
+                return await self.runner.conclude(snapshot, self.checkpoint, self.context)
+
+    async def _questions_left(self) -> tuple[Question, ...]:
+        """What an earlier worker stopped at."""
+        snapshot = await self.graph.aget_state(self.config)
+        return await open_questions(self.graph, self.config, snapshot) or await self._still_parked()
 
     async def _parked_item(self, questions: tuple[Question, ...]) -> ParkedItem:
         """What a person is asked now; the earlier note if the graph still waits for the same thing."""

@@ -32,7 +32,6 @@ from agentos.storage.locks import LockTimeout, finished_outside
 from agentos.worker.graph_runner import GraphRunner
 from agentos.worker.model_session import STORE_POLL_INTERVAL, ModelSession
 from agentos.worker.retried_errors import deciding_error, is_tried_again
-from agentos.worker.uncounted_calls import uncounted_calls
 from agentos.workflows.base import RetryOn
 from agentos.workflows.current_item import CurrentItem, entered
 from agentos.workflows.node_context import Say
@@ -199,6 +198,8 @@ class ItemRunner:
         """Called before anything else: an item that starts over loses its answers, but what they cost stays spent."""
         task = self._task
         if task.runs and (answers := self._store.kept_answers()):
+            from agentos.worker.uncounted_calls import uncounted_calls
+
             for call in uncounted_calls(task.item.id, answers, Path(task.runs), task.run):
                 self._session.send(call)
 

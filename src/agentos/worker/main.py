@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from agentos.config.settings import set_variables, wants_traceback
@@ -23,6 +24,7 @@ from agentos.storage.checkpoints import prepare_database
 from agentos.storage.file_items import FileItemStore
 from agentos.storage.item_store import ItemStore
 from agentos.worker.item_runner import exit_failure, run_item
+from agentos.worker.kept_signatures import keep_signatures
 from agentos.worker.raw_calls import RawCalls, WatchedChannel
 from agentos.workflows.node_context import load_all_prompt_files
 
@@ -49,13 +51,17 @@ def warm_up() -> None:
     Workers share the imported modules, certificates, prompt files and SDK caches as copy-on-write pages, and no
     longer depend on the files they were read from.
     """
-    _import_tracers()
-    for name in _MODULES:
-        importlib.import_module(name)
-    tls_context()
-    load_all_prompt_files()
-    asyncio.run(prepare_database())
-    warm_up_imported_sdks()
+    with ThreadPoolExecutor(1) as threads:
+        # OpenSSL releases the GIL while it reads certificates, so this takes no time from the imports.
+        certificates = threads.submit(tls_context)
+        _import_tracers()
+        for name in _MODULES:
+            importlib.import_module(name)
+        load_all_prompt_files()
+        asyncio.run(prepare_database())
+        certificates.result()
+    with keep_signatures():
+        warm_up_imported_sdks()
 
 
 def main(connection: socket.socket) -> None:

@@ -16,9 +16,11 @@ from agentos.core.planning.gates import (
 from agentos.core.protocol.codec import CodecError, pack, unpack
 
 
-async def open_questions(graph: Any, config: Any) -> tuple[Question, ...]:
-    """Every unanswered interrupt; if there is none, the breakpoints before or after which the graph has stopped."""
-    snapshot = await graph.aget_state(config)
+async def open_questions(graph: Any, config: Any, snapshot: Any) -> tuple[Question, ...]:
+    """Every unanswered interrupt; if there is none, the breakpoints before or after which the graph has stopped.
+
+    `snapshot` is the graph's current state.
+    """
     if not snapshot.next:
         return ()
     asked = {

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import gc
+import importlib
 import json
 import os
 from collections.abc import Callable, Iterator
@@ -27,7 +28,11 @@ from agentos.models.warmup import BASE_URL, canned_provider, canned_streams, htt
 from agentos.storage.checkpoints import SqliteCheckpoint, open_in_memory
 from agentos.storage.item_store import Claim, IsRedo, Tidy
 from agentos.worker.item_runner import load_parts, run_item
+from agentos.worker.kept_signatures import keep_signatures
 
+# What a design of a project with code and a resumed item need in addition. A worker that is forked before these are
+# imported imports them itself.
+_MODULES = ("agentos.codebase.project_code", "agentos.worker.uncounted_calls")
 WARM_UP_ITEMS = 4
 MAX_LEASES = 4  # per item, which makes two calls
 TITLE = "Warm-up"
@@ -38,18 +43,28 @@ PROJECT = Path(__file__).parent / "no-such-project"
 
 
 def run_warm_up_items() -> Iterator[None]:
-    """Run one warm-up item per step. Stop after one that fails: workers are then merely as slow as without."""
+    """Import what only some items need, then run one warm-up item per step.
+
+    Stop after one that fails: workers are then merely as slow as without.
+    """
+    for name in _MODULES:
+        importlib.import_module(name)
+    _freeze()
+    yield
     for vendor in imported_vendors()[:1]:
         library = http_library(vendor)
-        if not library or not run_warm_up_item(vendor, library):
-            return
-        for number in range(1, WARM_UP_ITEMS + 1):
-            # As before the first fork: workers must neither scan nor collect what is left over.
-            gc.collect()
-            gc.freeze()
+        for number in range(WARM_UP_ITEMS):
+            with keep_signatures() if number == 0 else contextlib.nullcontext():
+                if not library or not run_warm_up_item(vendor, library):
+                    return
+            _freeze()
             yield
-            if number == WARM_UP_ITEMS or not run_warm_up_item(vendor, library):
-                return
+
+
+def _freeze() -> None:
+    """As before the first fork: workers must neither scan nor collect what is left over."""
+    gc.collect()
+    gc.freeze()
 
 
 def run_warm_up_item(vendor: str, library: str) -> bool:

@@ -12,10 +12,8 @@ from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
 from string import Template
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from agentos.codebase.project_code import ProjectCode
-from agentos.codebase.related import RelatedDocument
 from agentos.core.errors import ItemError, PreflightError
 from agentos.core.planning.gates import Gate, GateRequest, ReviewDecision
 from agentos.core.planning.items import Item
@@ -25,6 +23,10 @@ from agentos.regular_files import list_folder, read_regular
 from agentos.workflows.current_item import current_item, wait_for
 from agentos.workflows.file_issue import Filing
 
+if TYPE_CHECKING:
+    from agentos.codebase.project_code import ProjectCode
+    from agentos.codebase.related import RelatedDocument
+
 Ask = Callable[[str, ModelRequest], Awaitable[ModelResponse]]
 Say = Callable[[str], None]
 Forget = Callable[..., Awaitable[None]]
@@ -32,10 +34,8 @@ LineageFile = dict[str, str]
 """`path` and `sha256` of a lineage file: small enough for the graph's state, which must be JSON."""
 
 PROJECT_PROMPTS = Path(".agentos/prompts")
-_PROMPT_TAGS = (
-    *("issue", "brief", "draft", "feedback", "verdict"),
-    *("project", "code", "related", "check"),
-)
+_PROMPT_TAGS = "issue|brief|draft|feedback|verdict|project|code|related|check"
+_START_OF_TAG = re.compile(rf"<(?=/(?:{_PROMPT_TAGS})|(?:{_PROMPT_TAGS})>)")
 PROMPT_VARIABLES: dict[str, tuple[str, ...]] = {
     "lld_draft.md": ("source", "draft", "feedback", "length", "project", "code", "check"),
     "lld_review.md": ("source", "draft", "verdict", "project", "code", "check"),
@@ -58,7 +58,7 @@ class Tracker(Protocol):
         """Read the issues that were filed since the run started, so that `related` includes them."""
         ...
 
-    def related(self, text: str, count: int) -> list[RelatedDocument]:
+    def related(self, text: str, count: int) -> "list[RelatedDocument]":
         """The tracker's issues that are most similar to the text, best first."""
         ...
 
@@ -100,7 +100,7 @@ class NodeContext:
     parked: int = 0
     text: str | None = None
     tracker: Tracker | None = None
-    code: ProjectCode | None = None
+    code: "ProjectCode | None" = None
     forget: Forget = _forget_nothing
     today: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -223,9 +223,7 @@ def variable_problem(template: str, known: tuple[str, ...]) -> str:
 
 
 def _escape_tags(text: str) -> str:
-    for tag in _PROMPT_TAGS:
-        text = text.replace(f"</{tag}", f"<\\/{tag}").replace(f"<{tag}>", f"<\\{tag}>")
-    return text
+    return _START_OF_TAG.sub(r"<\\", text)
 
 
 @functools.cache

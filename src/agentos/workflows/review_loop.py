@@ -307,11 +307,14 @@ class _LeafNode:
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """A route as an object, because LangGraph evaluates the annotations of functions, including all fields of the state."""
+    """A route as an object without the state in its annotations, because LangGraph would evaluate all of its fields.
+
+    It is async, because LangGraph would start a thread for one that is not.
+    """
 
     choose: Callable[[State], str]
 
-    def __call__(self, state: State) -> str:
+    async def __call__(self, state: Any) -> str:
         return self.choose(state)
 
 

@@ -80,7 +80,11 @@ class _WithoutSearch:
 
 
 class _Config(_WithoutSearch, types.GenerateContentConfig):
-    pass
+    """The options of one call."""
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> "_Config":
+        """A shallow copy. The SDK copies the options before it changes them, although nobody else uses them."""
+        return self.__copy__()
 
 
 class _Part(_WithoutSearch, types.Part):
@@ -139,6 +143,8 @@ def _config(request: ModelRequest, key: LeasedKey) -> types.GenerateContentConfi
         max_output_tokens=request.max_output_tokens,
         temperature=request.temperature,
         stop_sequences=list(request.stop) or None,
+        # The SDK would call functions itself; there are none, but preparing for them takes time.
+        automatic_function_calling=types.AutomaticFunctionCallingConfig(disable=True),
     )
     if request.tools:
         _set_tools(config, request)
