@@ -469,6 +469,20 @@ def test_a_draft_cannot_be_edited_without_a_terminal_and_an_editor(harness: RunH
     assert "decision 1" not in notes(harness)
 
 
+def test_the_next_item_is_the_one_that_follows_in_the_list(harness: RunHarness) -> None:
+    harness.issues(40, 41, 42)
+    harness.server()
+    harness.run("--all", "--parallel", 3, "--review", "draft")
+    terminal = harness.terminal("review", "LLD-41", program="agentos", PAGER="cat")
+    terminal.wait_for("LLD-41: Approve, send back")
+    terminal.press("n\n")
+    terminal.wait_for("LLD-42: Approve, send back")
+    terminal.press("n\n")
+    terminal.wait_for("LLD-40: Approve, send back")
+    terminal.press("l\n")
+    assert terminal.wait().code == 0
+
+
 @pytest.mark.slow
 def test_the_prompt_pages_compares_explains_and_goes_on_to_the_next_item(harness: RunHarness) -> None:
     harness.issues(40, 41)

@@ -207,13 +207,15 @@ def _in_range(context: ReviewContext, span: ItemRange, word: str) -> list[Pendin
 
 
 def others_waiting(context: ReviewContext, reviews: Sequence[PendingReview]) -> list[PendingReview]:
-    """The undecided items besides these."""
+    """The undecided items besides these: first those that follow them in the list, then those before."""
     named = {review.parked_item.item for review in reviews}
-    return [
+    last = max(_sort_key(review)[1:] for review in reviews)
+    others = [
         review
         for review in pending_reviews(context)
         if review.state.decision is None and review.parked_item.item not in named
     ]
+    return sorted(others, key=lambda review: _sort_key(review)[1:] < last)
 
 
 def previous_draft(context: ReviewContext, review: PendingReview) -> LineagePage | None:
