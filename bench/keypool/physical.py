@@ -16,7 +16,7 @@ MINUTES = 60.0 * 1_000_000
 def best_seconds(scenario: Scenario, job: Job, calls: int) -> float:
     """Each call in turn goes to the first key that admits it, as soon as one does."""
     began = now = MINUTES + (scenario.phase or 0.0)
-    keys = [_Key(BucketLimiter(replace(limits, refused_count=False))) for limits in _usable_limits(scenario)]
+    keys = [_Key(BucketLimiter(replace(limits, counts_refused=False))) for limits in _usable_limits(scenario)]
     free = [now] * scenario.callers
     for call in range(calls):
         now = max(now, heapq.heappop(free))

@@ -39,7 +39,7 @@ def _unequal() -> tuple[OfflineLimits, ...]:
 
 SCENARIOS = (
     Scenario("bucket", (BUCKET,) * 4),
-    Scenario("refused-count", (replace(BUCKET, refused_count=True),) * 4),
+    Scenario("counts-refused", (replace(BUCKET, counts_refused=True),) * 4),
     Scenario("four-processes", (BUCKET,) * 4, callers=12, processes=4),
     Scenario("slow", (BUCKET,) * 4, callers=64, latency=2.0),
     Scenario("unequal", _unequal(), calls=600),

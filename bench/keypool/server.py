@@ -62,8 +62,8 @@ def _flags(scenario: Scenario, call_log: str) -> list[str]:
     flags = ["--keys", str(len(scenario.limits)), "--latency", f"{scenario.latency},{scenario.latency}"]
     for index, limits in enumerate(scenario.limits):
         flags += ["--limit", f"key-{index + 1}:{_limit_text(limits)}"]
-    if any(limits.refused_count for limits in scenario.limits):
-        flags.append("--refused-count")
+    if any(limits.counts_refused for limits in scenario.limits):
+        flags.append("--count-refused")
     for index, kind in scenario.dead.items():
         fault = {"kind": kind, "key": f"key-{index + 1}", "times": None}
         flags += ["--fault", json.dumps(fault)]

@@ -32,7 +32,7 @@ def test_known_limits_are_used_up_and_hardly_ever_refused(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_unknown_limits_are_found_with_few_refusals(name: str) -> None:
     found = simulate(name, LimitKnowledge.UNKNOWN)
-    assert fmean(one.efficiency for one in found) >= (0.85 if name == "refused-count" else 0.93)
+    assert fmean(one.efficiency for one in found) >= (0.85 if name == "counts-refused" else 0.93)
     assert fmean(one.refused for one in found) <= UNKNOWN_REFUSED * CALLS
     assert fmean(one.fairness for one in found) >= 0.95
     assert sum(one.early for one in found) == 0

@@ -100,7 +100,7 @@ def test_stopping_from_the_page_checkpoints_and_a_later_submission_leaves_the_re
         # Those that a machine had begun are interrupted; the others were stopped before.
         assert set(states(page).values()) == {"interrupted", "not started"}
         assert found["run"]["next"] == [
-            "It was stopped, and everything is saved. In the project, go on with: lld-workflow --all --fleet"
+            "It was stopped, and everything is saved. To resume, type in the project: lld-workflow --all --fleet"
         ]
         again = page.post("/api/runs/S1/requests", {"type": "stop_requested", "signal": "SIGTERM"})
         assert again.json == {"changed": False, "texts": ["Nothing of it is under way."]}

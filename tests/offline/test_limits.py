@@ -95,7 +95,7 @@ def test_a_call_larger_than_the_limit_is_never_admitted(window: WindowKind) -> N
 
 @pytest.mark.parametrize("window", [WindowKind.SLIDING, WindowKind.BUCKET])
 def test_refused_calls_count_if_configured(window: WindowKind) -> None:
-    limits = OfflineLimits(rate=10, seconds=10, window=window, refused_count=True)
+    limits = OfflineLimits(rate=10, seconds=10, window=window, counts_refused=True)
     hammered = BucketLimiter(limits)
     assert sum(not hammered.admit(NOW + n * 0.5) for n in range(400)) < 40
     assert not hammered.admit(NOW + 200 + 2 * limits.seconds)

@@ -88,7 +88,7 @@ except ConnectionError:
 
 
 def test_the_flags_for_limits_reach_the_server() -> None:
-    flags = ["--rpm", "9", "--tpm", "9000", "--limit", "key-1:rpm=1", "--per-model", "--refused-count"]
+    flags = ["--rpm", "9", "--tpm", "9000", "--limit", "key-1:rpm=1", "--per-model", "--count-refused"]
     with process("--keys", "1", "--no-hints", *flags) as started:
         url, (secret,) = ready(started)
         with urllib.request.urlopen(send(url, secret), timeout=5) as answer:

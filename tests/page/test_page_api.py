@@ -136,7 +136,7 @@ def test_a_question_of_a_graph_is_answered_in_the_page(harness: RunHarness) -> N
     body = {"number": shown["number"], "action": "answer"}
     assert page.post("/api/reviews/TOPICS-1", {**body, "action": "approve"}).status == 400
     answer = page.post("/api/reviews/TOPICS-1", {**body, "answers": {question["id"]: "yes"}})
-    assert answer.status == 200 and answer.json["next"] == "its graph goes on with your answer", answer.body
+    assert answer.status == 200 and answer.json["next"] == "its graph continues with your answer", answer.body
     assert harness.run(*command, program="agentos").code == 0
     assert (harness.project / "said.txt").read_text() == "yes"
 

@@ -103,7 +103,7 @@ def test_a_killed_gateway_is_restarted_and_no_program_is_lost(harness: RunHarnes
     assert done.code == 0, done.out + done.err
     output = done.lines_of("COORDINATOR")
     assert "The gateway process ended (killed by SIGKILL). Restarting it..." in output
-    assert "The gateway is back. Items that failed meanwhile are retried." in output
+    assert "The gateway is back. Items that failed in the meantime are retried." in output
     assert any(line.startswith("red: exit status 1. Retrying") for line in output)
     assert len(server.answered()) == 2 and "Traceback" not in done.err
     again = harness.run("exec", *args, program="agentos")

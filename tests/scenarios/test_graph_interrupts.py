@@ -106,7 +106,7 @@ def test_several_interrupts_at_once_also_in_a_subgraph_are_shown_and_answered(
     assert approved.code == 2 and "waits for an answer, not for a review" in approved.err
 
     answered = review(harness, "TOPICS-1", "--answer", '1="yes"', "--answer", '2="perhaps"')
-    assert answered.code == 0 and "goes on with your answer" in answered.out
+    assert answered.code == 0 and "continues with your answer" in answered.out
     second = run(harness, "1")
     assert "Parked at legal" in second.out, second.out + second.err
     review(harness, "TOPICS-1", "--answer", '"surely"')
@@ -202,7 +202,7 @@ def test_breakpoints_of_a_compiled_graph_park_the_item_until_a_person_approves(
     assert "stopped before publish" in shown and "agentos review TOPICS-1 --approve" in shown
     assert review(harness, "TOPICS-1", "--answer", "1").code == 2
     assert "Decide with --approve or --reject" in review(harness, "TOPICS-1").err
-    assert "its graph goes on" in review(harness, "TOPICS-1", "--approve").out
+    assert "its graph continues" in review(harness, "TOPICS-1", "--approve").out
     assert run(harness, "1").code == 0
     assert (project / "out/TOPICS-1.txt").read_text() == "written, published"
 

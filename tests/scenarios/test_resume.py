@@ -224,7 +224,10 @@ def test_an_issue_that_changes_while_its_design_is_written_is_named(harness: Run
         running.wait_for("Executing: N1_design")
         path.write_text(path.read_text() + "\n- And a fourth row.\n")
     changed = "issues/040-thing.md has changed"
-    assert f"[LLD-40] {changed} meanwhile, and this design is of the earlier text" in running.wait().out
+    assert (
+        f"[LLD-40] {changed} in the meantime, and this design is based on the earlier text"
+        in running.wait().out
+    )
     known = f"[COORDINATOR] LLD-40 is approved, but {changed} since; redo it with --fresh 40"
     assert known in harness.run("--all").lines and known in harness.run("--all", "--dry-run").lines
     harness.issue(40, "hopeless")

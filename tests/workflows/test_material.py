@@ -322,7 +322,7 @@ def test_issues_that_exist_only_on_github_are_shown_and_named_as_duplicates(tmp_
 def test_a_missing_index_of_issues_is_named_with_the_fix(tmp_path: Path) -> None:
     with pytest.raises(ItemError, match="issues to compare with cannot be read") as raised:
         nearest_in(tmp_path / "gone.db", "dark mode", 3)
-    assert raised.value.details == ("run the same command again: every run writes it anew",)
+    assert raised.value.details == ("run the same command again: every run rewrites it",)
 
 
 def test_issues_that_are_too_many_to_be_compared_are_counted(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def _in_use(project: Path) -> bool:
 
 
 def _clear(project: Path) -> None:
-    """Remove everything but the locked marker, so that no other demo can start meanwhile."""
+    """Remove everything but the locked marker, so that no other demo can start until it is done."""
     for entry in project.iterdir():
         if entry.is_dir() and not entry.is_symlink():
             shutil.rmtree(entry)

@@ -33,7 +33,7 @@ class OfflineOptions(TypedDict):
     otpm: int | None
     limit: tuple[str, ...]
     per_model: bool
-    refused_count: bool
+    count_refused: bool
     no_hints: bool
     fault: tuple[str, ...]
     faults: Path | None
@@ -98,7 +98,7 @@ def _limits(options: OfflineOptions) -> "OfflineLimits":
         tokens=options["tpm"],
         input_tokens=options["itpm"],
         output_tokens=options["otpm"],
-        refused_count=options["refused_count"],
+        counts_refused=options["count_refused"],
     )
 
 

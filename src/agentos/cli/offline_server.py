@@ -14,7 +14,7 @@ Examples:
   agentos offline-server --rpm 10 --window fixed --rpd 250
   agentos offline-server --rpm 5 --seconds 1 --window bucket --burst 1
   agentos offline-server --rpm 50 --itpm 30000 --otpm 8000 --per-model
-  agentos offline-server --rpm 60 --tpm 40000 --refused-count --no-hints
+  agentos offline-server --rpm 60 --tpm 40000 --count-refused --no-hints
   agentos offline-server --rpm 60 --limit key-1:rpm=5,tpm=9000,concurrency=2
   agentos offline-server --key one=S3CRET --keys-file keys.txt --bucket one=p1
   agentos offline-server --fault '{"kind": "429-minute", "nth": 3, "retry_delay": 2}'
@@ -193,7 +193,7 @@ command = click.Command(
             help="Limits for one key or bucket, such as key-1:rpm=5,tpm=9000; repeatable.",
         ),
         _flag("--per-model", is_flag=True, help="Apply limits to each model of a bucket separately."),
-        _flag("--refused-count", is_flag=True, help="Count refused calls against --rpm and --rpd."),
+        _flag("--count-refused", is_flag=True, help="Count refused calls against --rpm and --rpd."),
         _flag(
             "--no-hints", is_flag=True, help="Reveal nothing about the limits: no name, no delay, no header."
         ),

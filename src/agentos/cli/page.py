@@ -29,7 +29,7 @@ def _run(
 ) -> int:
     """Serve a page on this machine that shows every run, live, and takes decisions and requests.
 
-    Prints a login link that works once. Ctrl-C ends the page; runs go on.
+    Prints a login link that works once. Ctrl-C ends the page; runs continue.
     """
     check_extra()
     from agentos.config.settings import usable_home
@@ -48,7 +48,7 @@ def _run(
     with _Browser(home.path, open_browser) as browser:
 
         def announce(link: str) -> None:
-            click.echo(f"Page: {link}\nThe link works once. Ctrl-C ends the page; runs go on.")
+            click.echo(f"Page: {link}\nThe link works once. Ctrl-C ends the page; runs continue.")
             if password and not is_loopback(host):
                 click.echo("Warning: it is not encrypted. Use it in a network that you trust, or behind TLS.")
             browser.open(link)
@@ -87,9 +87,9 @@ def page_if_wanted(wanted: bool, echo: Callable[[str], None]) -> Iterator[None]:
         yield
         return
     check_extra()
-    from agentos.page.child import page_beside_run
+    from agentos.page.child import page_alongside_run
 
-    with page_beside_run() as link:
+    with page_alongside_run() as link:
         echo(f"[COORDINATOR] Page: {link}")
         echo("[COORDINATOR] The link works once. The page ends with the run; after that: agentos page")
         yield

@@ -85,7 +85,7 @@ def record_answers(context: "ReviewContext", pending: "PendingReview", texts: Se
     from agentos.review.answers import answer, read_answers
 
     answer(context, pending, read_answers(pending, texts))
-    click.echo(f"{pending.parked_item.item} is answered: its graph goes on with your answer.")
+    click.echo(f"{pending.parked_item.item} is answered: its graph continues with your answer.")
 
 
 def _record(context: "ReviewContext", pending: "PendingReview", values: Mapping[str, object]) -> None:
@@ -93,7 +93,7 @@ def _record(context: "ReviewContext", pending: "PendingReview", values: Mapping[
     from agentos.review.answers import answer
 
     answer(context, pending, values)
-    click.echo(f"{pending.parked_item.item} is answered: its graph goes on with your answer.")
+    click.echo(f"{pending.parked_item.item} is answered: its graph continues with your answer.")
     say_how_to_continue(context, [pending])
 
 

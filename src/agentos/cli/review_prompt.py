@@ -29,7 +29,7 @@ HELP = """  a  approve: a draft goes to review; at a verdict, the document is ap
 
 
 QUESTION_MENU = "Answer, edit the answer, reject, or decide later? [a/e/r/l, ? for all keys]"
-BREAKPOINT_MENU = "Approve to go on, reject, or decide later? [a/r/l, ? for all keys]"
+BREAKPOINT_MENU = "Approve to continue, reject, or decide later? [a/r/l, ? for all keys]"
 _OTHER_KEYS = """  r  reject: the item ends as failed, with your reason
   v  view the item again
   n  next item, without deciding on this one
@@ -38,7 +38,7 @@ _OTHER_KEYS = """  r  reject: the item ends as failed, with your reason
 QUESTION_HELP = f"""  a  answer here, as JSON on one line
   e  write the answer in $EDITOR
 {_OTHER_KEYS}"""
-BREAKPOINT_HELP = f"""  a  approve: the graph goes on
+BREAKPOINT_HELP = f"""  a  approve: the graph continues
 {_OTHER_KEYS}"""
 
 

@@ -1,7 +1,7 @@
 """The index of a project's code: one SQLite file, with full-text search over contents and paths.
 
 Each content is stored once, identified by its git hash (`blob`), and snapshots refer to it, so that for a new commit only
-the contents that it changed are added. One process writes at a time; any number may read meanwhile.
+the contents that it changed are added. One process writes at a time; any number may read at the same time.
 """
 
 import contextlib

@@ -80,7 +80,7 @@ def write_document_index(
         # Created by us, so that it is private from the start.
         os.close(open_regular(new, flags=os.O_RDWR | os.O_CREAT | os.O_TRUNC))
         with contextlib.closing(sqlite3.connect(new)) as connection:
-            # A cache, written anew by every run and never changed afterwards.
+            # A cache that every run rewrites and that never changes afterwards.
             connection.execute("PRAGMA synchronous = OFF")
             connection.execute("PRAGMA journal_mode = OFF")
             _store(connection, _checked(documents, check))
@@ -97,7 +97,7 @@ def nearest_in(path: Path, text: str, count: int) -> list[RelatedDocument]:
         with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True)) as connection:
             return _search(connection, text, count)
     except sqlite3.Error as error:
-        fix = "run the same command again: every run writes it anew"
+        fix = "run the same command again: every run rewrites it"
         raise ItemError(f"the issues to compare with cannot be read from {path}: {error}", (fix,)) from error
 
 

@@ -121,7 +121,7 @@ def shell_function(client: AgentClient, gateway: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AgentChoice:
-    """An agent and the words that the user passed to it: flags of the agent, then the prompt."""
+    """An agent and the arguments that the user passed to it: flags of the agent, then the prompt."""
 
     name: str
     words: tuple[str, ...]

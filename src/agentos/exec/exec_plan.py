@@ -28,12 +28,12 @@ from agentos.storage.runs import failed_before
 class ExecRequest:
     """What the user asked `agentos exec` for.
 
-    sources: the items, as files or plain words.
-    program: the words after `--`, with their placeholders.
+    sources: the items, as paths of files or any other text.
+    program: the arguments after `--`, with their placeholders.
     retry_codes, retry_any: exit codes after which an item is tried again.
     variables: additional environment variables of the program.
     piped: the items that came from standard input, which the command alone cannot repeat.
-    repo: the folder the user named; None: where they stand, with the settings of the project around it.
+    repo: the folder the user named; None: the current folder, with the settings of the project that contains it.
     isolation: what each item gets to work in; None: the project itself.
     agent: the agent that `program` starts, if the user named one of those that we know.
     columns: the rows of the items that come from a table.
@@ -155,6 +155,6 @@ def _check_unquoted(project: Path, program: str, columns: Collection[str]) -> No
         return
     if shutil.which(str(project / first) if "/" in first else first):
         raise UsageError(
-            f"{program!r} is one word, which names no program; without the quotes it is a program and its "
+            f"{program!r} is one argument, and no program has that name; without the quotes, it is a program and its "
             f"arguments: -- {program}"
         )

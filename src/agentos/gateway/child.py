@@ -263,7 +263,7 @@ def start_gateway(
     say: Callable[[str], None] = lambda text: None,
     budget: float | None = None,
 ) -> GatewayChild:
-    """Start a gateway and wait until it is ready; if it is killed meanwhile, start another one.
+    """Start a gateway and wait until it is ready; if it is killed before that, start another one.
 
     Raises PreflightError with the gateway's own message if it refuses to start.
     """

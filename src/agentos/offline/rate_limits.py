@@ -18,7 +18,7 @@ class OfflineLimits:
     """Limits of one bucket; None means unlimited. `rate` and the tokens count per `seconds`.
 
     burst: capacity of a token bucket in calls, by default the rate
-    refused_count: whether refused calls count against `rate` and `per_day` too
+    counts_refused: whether refused calls count against `rate` and `per_day` too
     """
 
     rate: int | None = None
@@ -30,7 +30,7 @@ class OfflineLimits:
     tokens: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
-    refused_count: bool = False
+    counts_refused: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class BucketLimiter:
         if not exceeded:
             for quota, window in self._windows.items():
                 window.spend(now, amounts[quota])
-        elif self._limits.refused_count:
+        elif self._limits.counts_refused:
             self._count_refused(now)
         return exceeded
 

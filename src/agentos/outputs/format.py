@@ -210,7 +210,7 @@ def event_text(event: AnnouncedEvent, at: float, *, paused: bool = False) -> str
         case events.BudgetReached():
             return None  # the shutdown that follows reports it
         case events.GatewayRestored():
-            return "The gateway is back. Items that failed meanwhile are retried."
+            return "The gateway is back. Items that failed in the meantime are retried."
         case events.GatewayWarned():
             return f"Gateway: {event.text}"
         case events.WorkersKilled():

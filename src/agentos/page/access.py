@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 SESSION_SECONDS = 12 * 3600.0
 MAX_SESSIONS = 64
-MAX_FAILURES, FAILURE_WINDOW = 10, 60.0  # wrong passwords, within so many seconds
+MAX_FAILURES, FAILURE_WINDOW = 10, 60.0  # wrong passwords, within this many seconds
 SESSION_HEADER = "x-agentos-session"
 LOOPBACK_NAMES = frozenset(("127.0.0.1", "localhost", "::1"))
 

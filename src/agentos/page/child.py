@@ -12,7 +12,7 @@ EXIT_GRACE = 3.0  # seconds
 
 
 @contextlib.contextmanager
-def page_beside_run() -> Iterator[str]:
+def page_alongside_run() -> Iterator[str]:
     """Yields the login link of a page that ends with this block, or when this process dies.
 
     The page is a separate process, so the run's event loop does no work for its viewers.

@@ -27,7 +27,7 @@ CHUNK = 256 * 1024  # bytes of the journal at a time
 MAX_DIGITS = 15  # of a position
 RECENT = 50  # chunks kept for clients that are a little behind
 RETRY = b"retry: 2000\n\n"
-STILL_HERE = b": still here\n\n"
+KEEP_ALIVE_COMMENT = b": keep-alive\n\n"
 END = b"event: end\ndata: {}\n\n"
 
 
@@ -217,7 +217,7 @@ class EventResponse:
                 content = await feed.read(cursor)
                 if self.with_output:
                     content += feed.output_behind(seen)
-                yield content or STILL_HERE
+                yield content or KEEP_ALIVE_COMMENT
                 if is_over and cursor.position == self.view.offset:
                     yield END
                     return

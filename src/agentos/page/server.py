@@ -55,7 +55,7 @@ class PageParts:
 @dataclass(frozen=True, slots=True)
 class PageOptions:
     """How to serve the page. With `fleet` it shows that fleet instead of the home's runs. With `ends_with_stdin` it
-    ends when its standard input is closed, as it does beside a run."""
+    ends when its standard input is closed, as it is when the run that started the page ends."""
 
     home: Home
     host: str = "127.0.0.1"

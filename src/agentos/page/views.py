@@ -174,7 +174,7 @@ def _fleet_next_steps(stats: RunStats) -> list[str]:
     assert stats.started
     if stats.with_ending(Ending.INTERRUPTED):
         return [
-            f"It was stopped, and everything is saved. In the project, go on with: {stats.started.command}"
+            f"It was stopped, and everything is saved. To resume, type in the project: {stats.started.command}"
         ]
     if stats.with_ending(Ending.FAILED):
         return [

@@ -69,7 +69,9 @@ def _check_is_question(review: PendingReview) -> None:
             f"{item} waits for a review, not for an answer: expected --approve, --send-back or --reject"
         )
     if review.request.is_breakpoint:
-        raise UsageError(f"{item} asks no question, it only pauses: expected --approve to go on, or --reject")
+        raise UsageError(
+            f"{item} asks no question, it only pauses: expected --approve to continue, or --reject"
+        )
 
 
 def is_json(text: str) -> bool:

@@ -286,7 +286,7 @@ def _check_action(review: PendingReview, action: ReviewAction) -> None:
     allowed: tuple[ReviewAction, ...] = (ReviewAction.REJECT,)
     expected = "--answer JSON, or --reject"
     if review.request.is_breakpoint:
-        allowed, expected = (ReviewAction.APPROVE, ReviewAction.REJECT), "--approve to go on, or --reject"
+        allowed, expected = (ReviewAction.APPROVE, ReviewAction.REJECT), "--approve to continue, or --reject"
     if action not in allowed:
         raise UsageError(f"{item} waits for an answer, not for a review: expected {expected}")
 
@@ -309,9 +309,9 @@ def next_step(review: PendingReview, decision: ReviewDecision) -> str:
         return "it is dropped, because its file is gone"
     match decision.action:
         case ReviewAction.ANSWER:
-            return "its graph goes on with your answer"
+            return "its graph continues with your answer"
         case ReviewAction.APPROVE if review.is_question:
-            return "its graph goes on"
+            return "its graph continues"
         case ReviewAction.REJECT if review.is_question:
             return f"it ends as failed{', with your reason' if decision.text else ''}"
         case ReviewAction.APPROVE:

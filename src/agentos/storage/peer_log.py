@@ -137,7 +137,7 @@ class FilePeerLog:
         return True
 
     def _open_notes(self) -> int:
-        """Open the notes file once. Needs the shared lock, so that no other run replaces the file meanwhile."""
+        """Open the notes file once. Needs the shared lock, so that no other run replaces the file at the same time."""
         if self._file is None:
             names = [path.name[len("run-") : -len(".lock")] for path in self._folder.glob("run-*.lock")]
             if not any(self._is_alive(name) for name in names if name != self._run):

@@ -203,7 +203,7 @@ class ModelSession:
                     pass
 
     async def wait_for_store(self) -> bool:
-        """Wait until the store takes writes again, for example after space was freed; False if stopped meanwhile."""
+        """Wait until the store takes writes again, for example after space was freed; False if stopped before that."""
         place = await self._store.unavailable()
         self.send(DiskFull(self._item, place or self._store.place))
         # At least one pause: the failed write may need more space than the probe does.

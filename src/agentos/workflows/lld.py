@@ -155,7 +155,7 @@ class LldWorkflow:
                     and read_page(context.root / item.source, context.root).digest != item.digest
                 ):
                     return (
-                        f"{item.source} has changed meanwhile, and this design is of the earlier text; "
+                        f"{item.source} has changed in the meantime, and this design is based on the earlier text; "
                         f"redo it with --fresh {item.number}"
                     )
             return ""

@@ -223,7 +223,7 @@ class ReviewLoop:
         }
 
     def _stop_reason(self, after: PointsAfterReview, state: State) -> str:
-        """Why the loop ends without approval; empty if it goes on."""
+        """Why the loop ends without approval; empty if it continues."""
         if after.verdict is Verdict.APPROVED:
             return ""
         if reason := stuck_reason(open_points(state), after):

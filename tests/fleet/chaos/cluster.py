@@ -190,7 +190,7 @@ def _model_server(folder: Path, calls_file: Path, rates: Rates) -> Iterator[str]
         "bucket",
         "--burst",
         str(BURST),
-        "--refused-count",
+        "--count-refused",
     )
     process = subprocess.Popen(
         [

@@ -539,7 +539,7 @@ class BreakerClosed:
 
 @dataclass(frozen=True, slots=True)
 class DiskWaitStarted:
-    """The first item waits for disk space; no item starts meanwhile."""
+    """The first item waits for disk space; no item starts until there is some."""
 
     path: str
 
@@ -571,7 +571,7 @@ class SlotRetired:
 
 @dataclass(frozen=True, slots=True)
 class ShutdownStarted:
-    """The run stops early. `reason` is a signal or a limit; `seconds` until the run could go on, if known."""
+    """The run stops early. `reason` is a signal or a limit; `seconds` until the run could continue, if known."""
 
     reason: str
     detail: str = ""

@@ -85,7 +85,7 @@ class BucketLimitsForgotten:
 
 @dataclass(frozen=True, slots=True)
 class QuotaSharingFound:
-    """Two buckets seem to share one quota: so many refusals of either are explained by calls of the other alone."""
+    """Two buckets seem to share one quota: this many refusals of either are explained by calls of the other alone."""
 
     run: str
     bucket: str

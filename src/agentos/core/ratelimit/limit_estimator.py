@@ -17,10 +17,8 @@ from agentos.core.ratelimit.windows import NEVER, Reservation
 
 SPARE_CALLS = 2.0  # a learned limit has risen if more calls than this are admitted beyond it
 KEPT_REFUSALS = 12
-MAX_SURPRISES, SURPRISE_CALLS = (
-    4,
-    100,
-)  # that many refusals of allowed calls, out of so many: the limits are wrong
+# The limits are wrong if this many calls that they allow were refused, among this many admitted ones.
+MAX_SURPRISES, SURPRISE_CALLS = 4, 100
 OPENING_TOLERANCE = 0.02  # seconds; openings closer than this are treated as equal
 MAX_UNEXPLAINED = 6  # unexplained refusals in a row, despite hints, before falling back to an even pace
 MIN_AVERAGED, AVERAGED_CALLS = (
@@ -59,7 +57,7 @@ class LimitEstimator:
     _probes: LimitProbes = field(init=False)
     _early: EarlyTrials = field(init=False)
     _certain_since: float = NEVER
-    """The present limits allow everything admitted since then; infinite if they may have changed meanwhile."""
+    """The present limits allow everything admitted since then; infinite if they may have changed since."""
     _explored_since: float | None = None
     _is_trying: bool = False
     """Whether it explores after an admitted trial, and has not found much more room yet."""

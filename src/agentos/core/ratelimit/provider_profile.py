@@ -10,7 +10,7 @@ HINT_TOLERANCE = 1.0  # seconds; hints are often rounded to whole seconds
 GUARD_CALLS, GUARD_DECAY = (
     100,
     0.8,
-)  # the guard shrinks by this factor after so many calls without an early one
+)  # the guard shrinks by this factor after this many calls without an early one
 MAX_PROBES = 2  # per provider
 MAX_START_DIFFERENCE = (
     0.05  # of a fixed window's length; windows that start closer together start at the same time

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from agentos.core.ratelimit.provider_profile import ProviderProfile
 from agentos.core.ratelimit.windows import Reservation
 
-# How many calls may be unconfirmed before the first refusal: a few, then a base and one per so many of the squared number of
-# admitted calls, at most one per admitted call.
+# How many calls may be unconfirmed before the first refusal: at least the first number. Otherwise the second, plus the square
+# of the number of admitted calls divided by the third, but at most one per admitted call.
 FIRST_UNCONFIRMED, GROWING_UNCONFIRMED, SQUARE_PER_UNCONFIRMED = 3, 2, 16
-# And after it: a base, plus one per so many admitted.
+# After it: a base, plus one for every 16 admitted calls.
 LATER_UNCONFIRMED, LATER_CALLS_PER_UNCONFIRMED = 1, 16
 UNSURE_UNCONFIRMED = 2  # the base while obeying learned limits that no provider hint has confirmed
 

@@ -45,7 +45,7 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
     drawCommands();
   }
 
-  // What to type where no run is in progress that would go on with the decided items.
+  // What to type where no run is in progress that would continue with the decided items.
   function drawCommands() {
     const decided = new Map();
     for (const entry of queue.items.filter((found) => found.command)) decided.set(entry.command, [...(decided.get(entry.command) ?? []), entry.item]);
@@ -68,7 +68,7 @@ export async function decisionsView(main, wantedItem, wantedProject, onchange) {
     } catch (error) {
       problem = error.message;
     }
-    // Another item was chosen meanwhile: a decision must never hit one that is not on the screen.
+    // Another item was chosen in the meantime: a decision must never hit one that is not on the screen.
     if (entry !== state.item) return;
     if (problem) {
       clear(detail, h("p", { class: "notice bad" }, problem));

@@ -78,7 +78,7 @@ export function logPanel(box, store) {
     return (!wanted.item || line.item === wanted.item) && (!wanted.level || LEVELS.indexOf(line.level) >= LEVELS.indexOf(wanted.level));
   }
 
-  // The lines so far come in one answer; what the stream brings meanwhile is added behind it, each line once.
+  // The lines so far come in one answer; what the stream brings in the meantime is added after it, each line once.
   let loads = 0;
   let loadedTo = null;
   let early = [];

@@ -32,7 +32,7 @@ Or try it without a key: add --offline"""
 class CredentialSource:
     """Where to read credentials from, and overrides that apply to all of them.
 
-    `limit` uses only the first so many (AGENTOS_CREDENTIAL_LIMIT), `concurrency` sets the number of simultaneous calls
+    `limit` is the number of keys to use, the first ones (AGENTOS_CREDENTIAL_LIMIT), `concurrency` sets the number of simultaneous calls
     per key (AGENTOS_KEY_CONCURRENCY).
     """
 

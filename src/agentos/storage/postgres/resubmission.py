@@ -21,7 +21,7 @@ class Resubmitted:
 
 
 def resubmit_failed(database: FleetDatabase, project: str, item: str, at: float) -> Resubmitted | None:
-    """Return None if the item has not failed or was resubmitted meanwhile. An event informs its followers.
+    """Return None if the item has not failed or was resubmitted in the meantime. An event informs its followers.
 
     No workflow of the item may be running: a submitted item then lost its start, and keeps its submission.
     """
