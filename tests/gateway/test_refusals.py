@@ -141,6 +141,20 @@ def test_a_bad_request_is_passed_on_without_a_retry(harness: RunHarness) -> None
         assert len(server.calls()) == 2
 
 
+def test_what_a_provider_does_not_implement_is_passed_on_without_a_retry(harness: RunHarness) -> None:
+    calls = []
+
+    async def respond(incoming: HttpRequest, out: Connection) -> None:
+        calls.append(incoming.target)
+        scripted.whole(
+            out, 501, b'{"error": {"code": 501, "status": "UNIMPLEMENTED", "message": "not here"}}'
+        )
+
+    with scripted.provider(respond) as url, gateway(harness, url=url) as gate:
+        reply = gate.ask()
+        assert (reply.status, reply.json["error"]["message"], len(calls)) == (501, "not here", 1)
+
+
 @pytest.mark.slow
 def test_an_unreachable_provider_gives_a_503(harness: RunHarness) -> None:
     harness.server()

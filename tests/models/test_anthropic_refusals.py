@@ -65,6 +65,7 @@ def rejected(why: str) -> Refusal:
         (200, "overloaded_error", "", Refusal(RefusalKind.PROVIDER_ERROR, "200")),
         (400, "invalid_request_error", "", None),
         (404, "not_found_error", "", None),
+        (501, "api_error", "", None),
         (413, "request_too_large", "", None),
     ],
 )

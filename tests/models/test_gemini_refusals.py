@@ -117,7 +117,7 @@ def test_rejected_keys_take_precedence_over_quotas() -> None:
     assert read(402, quota(MINUTE), delay("5s")) == rejected("402 unpaid")
 
 
-@pytest.mark.parametrize("code", [408, 500, 501, 502, 503, 504, 520, 529])
+@pytest.mark.parametrize("code", [408, 500, 502, 503, 504, 520, 529])
 def test_server_errors_are_provider_errors(code: int) -> None:
     assert read(code) == Refusal(RefusalKind.PROVIDER_ERROR, str(code))
     assert read(code, retry_after="4") == Refusal(RefusalKind.PROVIDER_ERROR, str(code), 4.0)
@@ -137,6 +137,10 @@ def test_a_bad_request_is_not_a_refusal(code: int) -> None:
 def test_message_text_is_never_interpreted(code: int, message: str) -> None:
     assert read(code, message=message) is None
     assert read(code, HELP, {"@type": f"{TYPE}LocalizedMessage", "message": message}) is None
+
+
+def test_what_google_does_not_implement_is_the_requests_fault() -> None:
+    assert read(501) is None
 
 
 def test_message_text_of_a_429_is_never_interpreted() -> None:

@@ -55,6 +55,7 @@ def limited(why: str, seconds: float | None = None) -> Refusal:
         (529, None, Refusal(RefusalKind.PROVIDER_ERROR, "529")),
         (400, "context_length_exceeded", None),
         (404, "model_not_found", None),
+        (501, None, None),
         (422, None, None),
     ],
 )

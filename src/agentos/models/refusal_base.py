@@ -49,8 +49,11 @@ def no_access(status: int, body: Any) -> Refusal | None:
 def provider_error(
     status: int, reason: str, headers: Mapping[str, str], wall: float, message: str = ""
 ) -> Refusal | None:
-    """The refusal for a timeout or a server error, with the server's own message."""
-    if status != 408 and status < 500:
+    """The refusal for a timeout or a server error, with the server's own message.
+
+    A 501 is the request's fault: the server does not offer what it asks for, however often it is repeated.
+    """
+    if (status != 408 and status < 500) or status == 501:
         return None
     words = f"{reason}: {message}" if message else reason
     return Refusal(RefusalKind.PROVIDER_ERROR, words, seconds=retry_after(headers, wall))

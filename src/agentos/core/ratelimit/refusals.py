@@ -22,7 +22,7 @@ class RefusalKind(StrEnum):
     CALL_DENIED = "call denied"
     """The key may not do this one call, such as use a file of another account: nothing is learned about the key."""
     PROVIDER_ERROR = "provider error"
-    """A 5xx, 529 or broken connection: not the key's fault, so only the circuit breaker counts it."""
+    """A 5xx other than 501, or a broken connection: not the key's fault, so only the circuit breaker counts it."""
     NOT_YET = "not yet"
     """A shared gateway has no free key yet and keeps the call's place: nothing is learned, the call is repeated."""
     OVER_BUDGET = "over budget"
