@@ -21,6 +21,13 @@ def test_a_state_shared_by_all_models_names_no_model() -> None:
     assert key_statuses(pool, "key-1", 100.0) == [KeyStatus(KeyState.EXHAUSTED, DAY - 100)]
 
 
+def test_the_only_model_that_was_called_is_named_if_the_key_may_not_use_it() -> None:
+    pool = Pool([key("key-1")])
+    pool.bucket("key-1", "pro").cooldown.start_no_access(0.0, "403 forbidden")
+    (status,) = key_statuses(pool, "key-1", 0.0)
+    assert (status.state, status.models) == (KeyState.NO_ACCESS, ("pro",))
+
+
 def test_models_in_different_states_are_listed_usable_first() -> None:
     pool = Pool([key("key-1")])
     pool.bucket("key-1", "pro")

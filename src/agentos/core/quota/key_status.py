@@ -1,7 +1,7 @@
 """Key status: the state of a key as shown to people, per model where its models differ."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agentos.core.quota.credentials import KeyState
 from agentos.core.quota.pool import Pool
@@ -19,7 +19,10 @@ class KeyStatus:
 
 
 def key_statuses(pool: Pool, name: str, now: float) -> list[KeyStatus]:
-    """Return one status for all models, or one per group of models in the same state; soonest usable first."""
+    """Return one status for all models, or one per group of models in the same state; soonest usable first.
+
+    A model that the key may not use is always named, since the key may still be allowed to use others.
+    """
     key, state = pool.keys[name], pool.keys.state(name, now)
     if state in (KeyState.DISABLED, KeyState.QUARANTINED):
         return [KeyStatus(state)]
@@ -37,9 +40,12 @@ def key_statuses(pool: Pool, name: str, now: float) -> list[KeyStatus]:
         # Whole seconds, so that models whose cooldowns end together fall into one group.
         seconds = float(max(0, math.ceil(cooldown.ends_at() - now)))
         groups.setdefault((seconds, _state(cooldown, idle_state, now)), []).append(model)
-    if len(groups) < 2:
-        return [KeyStatus(found, seconds) for seconds, found in groups] or [KeyStatus(idle_state)]
-    return [KeyStatus(found, seconds, tuple(groups[seconds, found])) for seconds, found in sorted(groups)]
+    if not groups:
+        return [KeyStatus(idle_state)]
+    statuses = [KeyStatus(found, seconds, tuple(groups[seconds, found])) for seconds, found in sorted(groups)]
+    if len(statuses) == 1 and (statuses[0].state is not KeyState.NO_ACCESS or statuses[0].models == ("",)):
+        return [replace(statuses[0], models=())]
+    return statuses
 
 
 def describe_learned(learned: LearnedLimits) -> str:
