@@ -73,6 +73,14 @@ def test_three_agents_that_edit_one_file_end_on_three_clean_branches(
     assert git(project, "status", "--porcelain") == "" and "line" not in (project / "shared.txt").read_text()
 
 
+def test_the_subject_of_a_commit_names_the_program_without_its_folder(
+    harness: RunHarness, project: Path
+) -> None:
+    command = ("exec", "--worktree", "work/a.sh", "--", project / "agent", "./{item}")
+    assert harness.run(*command, program="agentos").code == 0
+    assert git(project, "log", "-1", "--format=%s", "agentos/a") == "a: agent"
+
+
 def test_branches_are_merged_in_order_and_a_conflict_changes_nothing(
     harness: RunHarness, project: Path
 ) -> None:
