@@ -230,3 +230,21 @@ def test_many_parked_items_are_counted() -> None:
     stats.handle(events.RunEnded(0, 2.0, 0.0), 2.0)
     parked = [line for line in summary_lines(stats) if line.startswith("  Parked: ")]
     assert parked == ["  Parked: 30 items are waiting for a person: agentos review"]
+
+
+def test_a_run_stopped_after_its_last_item_has_nothing_to_resume() -> None:
+    stats = RunStats()
+    for at, event in enumerate(
+        (
+            events.RunStarted("r", "lld", "/p", ("LLD-1",), 1, ("key-1",), "lld-workflow --all"),
+            events.ShutdownStarted("SIGINT"),
+            events.ItemEnded(
+                "LLD-1",
+                Outcome(Ending.FINISHED, Verdict.APPROVED, 1, result="docs/lld/active/LLD-001.md"),
+                *(2.0, Usage(), 1),
+            ),
+            events.RunEnded(130, 5.0, 0.0),
+        )
+    ):
+        stats.handle(event, float(at))
+    assert summary_lines(stats)[-1] == "Read the results: ls docs/lld/active"

@@ -122,7 +122,10 @@ def _parked_lines(stats: RunStats, here: Here) -> list[str]:
 def next_steps(stats: RunStats, here: Here = None) -> list[str]:
     """Why the run stopped, if it did, and what to type next."""
     command = continue_command(stats, here)
-    if stats.stopped is not None:
+    unfinished = [
+        row for row in stats.rows.values() if row.outcome is None or row.outcome.ending is Ending.INTERRUPTED
+    ]
+    if stats.stopped is not None and unfinished:
         reason = f"Stopped: {stop_reason(stats.stopped, stats.stopped_at)}"
         lines = [] if stats.stopped.reason.startswith("SIG") else [reason]
         if stats.ended and stats.ended.exit_code == 4:
