@@ -99,6 +99,19 @@ def test_branches_are_merged_in_order_and_a_conflict_changes_nothing(
     assert git(project, "branch", "--format=%(refname:short)").split() == ["agentos/c", "main"]
 
 
+def test_a_locked_worktree_is_kept_and_the_command_that_unlocks_it_named(
+    harness: RunHarness, project: Path
+) -> None:
+    exec_(harness)
+    worktrees(harness, "merge", "a")
+    path = str(states(harness)["a"]["path"])
+    git(project, "worktree", "lock", path, "--reason", "mine")
+    kept = worktrees(harness, "prune", "a")
+    assert f"a is locked; unlock it: git worktree unlock {path}" in kept.err and Path(path).exists()
+    git(project, "worktree", "unlock", path)
+    assert worktrees(harness, "prune", "a").code == 0 and not Path(path).exists()
+
+
 @pytest.mark.slow
 def test_a_failed_item_continues_in_its_own_worktree(harness: RunHarness, project: Path) -> None:
     (project / "work" / "a.sh").write_text("test -f half.txt || { echo half > half.txt; exit 3; }\n")

@@ -175,6 +175,10 @@ class Worktrees:
                 f"the branch {record.branch} was deleted, and {path} is still there; drop it anyway with: "
                 f"agentos worktrees prune {item} --force"
             )
+        if not force and (path / ".git").exists():
+            lock = Path(self._git_in(path, "rev-parse", "--absolute-git-dir")) / "locked"
+            if lock.exists():
+                raise WorkspaceError(f"{item} is locked; unlock it: git worktree unlock {path}")
         with locked(self._folder):
             if path.exists():
                 # Twice: the second --force also removes a locked worktree.
