@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agentos.config.settings import wants_portable_calls
+from agentos.process_memory import deny_inspection
 
 PARENT_POLL_INTERVAL = 0.1  # seconds
 PS_TIMEOUT = 5.0  # seconds
@@ -140,7 +141,6 @@ class PosixPlatform:
 
 if sys.platform == "linux":
     _PR_SET_PDEATHSIG = 1
-    _PR_SET_DUMPABLE = 4
     _PR_SET_CHILD_SUBREAPER = 36
     _PROC = Path("/proc")
     _CGROUP = Path("/sys/fs/cgroup")
@@ -168,7 +168,7 @@ if sys.platform == "linux":
         def disable_core_dumps(self) -> None:
             """Keep this process's memory out of core files and away from other processes' debuggers."""
             super().disable_core_dumps()
-            _prctl(_PR_SET_DUMPABLE, 0)
+            deny_inspection()
 
         def set_child_subreaper(self) -> None:
             _prctl(_PR_SET_CHILD_SUBREAPER, 1)

@@ -1,11 +1,11 @@
-"""Calls that only Linux has stand in one module, beside a portable version of each."""
+"""Calls that only Linux has stand in two modules: beside a portable version of each, or where none is needed."""
 
 import ast
 from collections.abc import Iterator
 
 from .tree import modules
 
-PLATFORM_MODULE = "platform_support.py"
+PLATFORM_MODULES = ("platform_support.py", "process_memory.py")
 LINUX_ONLY = {
     "os": {
         *(
@@ -45,7 +45,7 @@ def linux_only_calls() -> Iterator[str]:
         found = [
             (getattr(node, "lineno", 0), call) for node in ast.walk(tree) if (call := linux_only_call(node))
         ]
-        if name != PLATFORM_MODULE:
+        if name not in PLATFORM_MODULES:
             yield from (f"{name}, line {line}: {call}; use platform_support" for line, call in found)
         elif not found:
             yield f"{name} was expected to make the calls that only Linux has"

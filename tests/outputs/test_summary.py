@@ -233,18 +233,14 @@ def test_many_parked_items_are_counted() -> None:
 
 
 def test_a_run_stopped_after_its_last_item_has_nothing_to_resume() -> None:
+    finished = Outcome(Ending.FINISHED, Verdict.APPROVED, 1, result="docs/lld/active/LLD-001.md")
+    happened: tuple[events.Event, ...] = (
+        events.RunStarted("r", "lld", "/p", ("LLD-1",), 1, ("key-1",), "lld-workflow --all"),
+        events.ShutdownStarted("SIGINT"),
+        events.ItemEnded("LLD-1", finished, 2.0, Usage(), 1),
+        events.RunEnded(130, 5.0, 0.0),
+    )
     stats = RunStats()
-    for at, event in enumerate(
-        (
-            events.RunStarted("r", "lld", "/p", ("LLD-1",), 1, ("key-1",), "lld-workflow --all"),
-            events.ShutdownStarted("SIGINT"),
-            events.ItemEnded(
-                "LLD-1",
-                Outcome(Ending.FINISHED, Verdict.APPROVED, 1, result="docs/lld/active/LLD-001.md"),
-                *(2.0, Usage(), 1),
-            ),
-            events.RunEnded(130, 5.0, 0.0),
-        )
-    ):
+    for at, event in enumerate(happened):
         stats.handle(event, float(at))
     assert summary_lines(stats)[-1] == "Read the results: ls docs/lld/active"

@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 from urllib.parse import urlsplit
 
 import pytest
@@ -81,6 +82,29 @@ def test_a_program_finds_no_key_in_any_process_of_its_user(harness: RunHarness) 
     )
     done = started.wait(60)
     assert done.code == 0 and done.lines_of("red")[0] == "looked into some processes", done.out
+
+
+def test_a_command_that_watches_a_run_shows_its_keys_to_no_other_process(harness: RunHarness) -> None:
+    if PORTABLE_CALLS:
+        pytest.skip("only Linux hides a process's environment from other processes of its user")
+    if os.geteuid() != 0 or shutil.which("setpriv") is None:
+        pytest.skip("needs root and setpriv (package util-linux), to take the right to debug away")
+    unprivileged = ("setpriv", "--bounding-set=-sys_ptrace,-perfmon,-sys_admin")
+    (harness.project / "spy.py").write_text(SPY)
+    harness.issues(40)
+    server = harness.server(fault={"kind": "hang"})
+    running = harness.start("--all", before=unprivileged)
+    wait_until(lambda: len(server.calls()) == 1)
+    waiting = harness.start("wait", program="agentos", before=unprivileged)
+
+    def spied() -> list[str]:
+        command = [*unprivileged, "python3", "spy.py"]
+        done = subprocess.run(command, cwd=harness.project, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    # The first instants of a process, until its first instruction, cannot be hidden.
+    wait_until(lambda: "agentos" in command_line(waiting.pid) and spied() == ["looked into some processes"])
+    assert waiting.process.poll() is None and running.process.poll() is None
 
 
 def test_programs_run_without_a_key(harness: RunHarness) -> None:

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from agentos.process_memory import deny_inspection
+
 if TYPE_CHECKING:
     import click
 
@@ -39,6 +41,7 @@ def _run_and_exit(load: "Callable[[], click.Command]", name: str) -> None:
     # With Python's 700, collections that find nothing take a tenth of the time of the imports.
     gc.set_threshold(NEW_OBJECTS_PER_COLLECTION)
     try:
+        deny_inspection()
         from agentos.cli.exit_codes import run_command
         from agentos.run.signals import ignore_stop_signals
 
