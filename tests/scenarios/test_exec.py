@@ -275,7 +275,7 @@ def test_items_come_from_lists_arguments_and_patterns(harness: RunHarness, proje
         (
             ["agent", "--", "ls -l {item}"],
             2,
-            "without the quotes it is a program and its arguments: -- ls -l {item}",
+            "without the quotes, it is a program and its arguments: -- ls -l {item}",
         ),
         (["agent", "--", "./agent {item}"], 2, "arguments: -- ./agent {item}"),
         (["agent", "--", "ls -l"], 2, "arguments: -- ls -l"),
