@@ -32,6 +32,10 @@ def test_every_item_ends_once_and_nothing_is_lost(first: int) -> None:
     assert totals.scenarios == SCENARIOS and totals.refused and totals.crashes and totals.answered
 
 
+def test_a_long_hint_is_followed_even_if_the_refusals_look_like_a_limit_on_concurrent_calls() -> None:
+    assert Scenario(452_980_697).run() is not None
+
+
 def test_a_seed_reproduces_its_scenario() -> None:
     first: list[str] = []
     second: list[str] = []

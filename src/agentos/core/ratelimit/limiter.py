@@ -15,6 +15,9 @@ HISTORY_SIZE = 2000  # calls
 FEW_SLOTS = 4  # a larger number may be a rate mistaken for slots: more are tried without a pause
 SAME_MOMENT = 0.012  # seconds; calls take some time to arrive, and so do refusals
 REQUEST_DIMENSIONS = (Dimension.REQUESTS, Dimension.DAY)
+MAX_IGNORED_HINT = (
+    5.0  # seconds; a longer hint is followed even if the refusals look like a limit on concurrent calls
+)
 
 
 class RateLimiter:
@@ -275,7 +278,8 @@ class RateLimiter:
             # A hint in whole seconds may be up to one second too long; beyond that, the learned limit was wrong.
             idle = min(ROUNDING, now + hint - opens_at)
             self.profile.record_trial_cost(1.0 + self._learned.calls_in(idle, reservation.cost))
-        if learned is not None and learned.concurrency is not None and learned.refusals > 1:
+        is_short = hint is None or hint <= MAX_IGNORED_HINT
+        if learned is not None and learned.concurrency is not None and learned.refusals > 1 and is_short:
             # A slot is free as soon as a call ends, whatever the hint says.
             return 0.0
         if hint is None and estimator.probing:
