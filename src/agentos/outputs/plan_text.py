@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from agentos.core.errors import NothingMatches
-from agentos.core.planning.items import SKIP_FIXES, Candidate, Gone, SkippedFile, SkipReason
+from agentos.core.planning.items import SKIP_FIXES, Candidate, Gone, Item, SkippedFile, SkipReason
 from agentos.core.planning.plan import Plan, PlanEntry, Selection
 from agentos.outputs.console import COORDINATOR
 from agentos.outputs.format import count, prefixed
@@ -148,7 +148,7 @@ def explain_skipped(plan: Plan, say: Say, repo: str = "") -> None:
     )
     _say_each_or_count(
         [candidate for candidate in plan.done if candidate not in plan.changed],
-        lambda skipped: f"{skipped.item.id} is already approved; redo it with --fresh {skipped.item.number}",
+        lambda skipped: f"{skipped.item.id} is already approved; redo it with --fresh {_word(skipped.item)}",
         "items are already approved; redo them with --fresh",
         say,
     )
@@ -216,15 +216,20 @@ def changed_lines(changed: Sequence[Candidate]) -> list[str]:
             f"{len(changed)} approved items have changed since: {names}; redo them with --fresh and their numbers"
         ]
     return [
-        f"{item.id} is approved, but {item.source} has changed since; redo it with --fresh {item.number}"
+        f"{item.id} is approved, but {item.source} has changed since; redo it with --fresh {_word(item)}"
         for item in (candidate.item for candidate in changed)
     ]
+
+
+def _word(item: Item) -> str:
+    """The shortest word that selects the item: its number, or its name if it has none."""
+    return item.id.partition("-")[2] or item.id
 
 
 def _waiting(parked: Candidate, repo: str) -> str:
     item = parked.item
     if parked.is_outdated:
-        return f"{item.id} is waiting for a person, but {item.source} has changed since: redo it with --fresh {item.number}"
+        return f"{item.id} is waiting for a person, but {item.source} has changed since: redo it with --fresh {_word(item)}"
     return f"{item.id} is waiting for a person: agentos review {item.id}{repo}"
 
 
