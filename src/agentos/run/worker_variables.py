@@ -1,7 +1,6 @@
 """Additional environment variables of a workflow's workers: those passed by name, and those of the run's gateway."""
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 
 from agentos.config.secret_variables import withheld_from_workers
@@ -39,9 +38,6 @@ class WorkerVariables:
 
     def of(self, item: str) -> tuple[Variable, ...]:
         found = dict(self._gateway.environment(item)) if self._gateway else {}
-        if importlib.util.find_spec("litellm") is None:
-            # Google's SDK reads two variables and warns if both are set; only LiteLLM needs this one.
-            found.pop("GEMINI_API_KEY", None)
         found |= self._passed
         return tuple(Variable(name, Secret(value)) for name, value in found.items())
 
