@@ -308,7 +308,7 @@ class KnownWindows:
         self._apply_bursts()
 
     def measure_again(self, call: Reservation, now: float, hint: float) -> None:
-        """Correct a measured burst by another call that was sent before it was measured, and refused, too."""
+        """Correct a measured burst after another refusal of a call that was sent before the measurement."""
         if call.at <= self._measured_at:
             self._measure_burst(now, hint)
 

@@ -39,7 +39,7 @@ class ProviderProfile:
     window_start: float = 0.0
     """When one of the fixed windows of the key starts whose windows were found to be fixed."""
     starts_together: bool | None = None
-    """Whether the fixed windows of all keys start at the same time; None until a second key has shown it."""
+    """Whether the fixed windows of all keys start at the same time; None until a second key has been observed."""
     is_probing_start: bool = False
     refusal_latency: float = INITIAL_REFUSAL_LATENCY
     learned: dict[int, LearnedLimits] = field(default_factory=dict)
@@ -209,7 +209,7 @@ class ProviderProfile:
             self.guard, self._calls_since_early = self.guard * GUARD_DECAY, 0
 
     def record_burst(self, rate: Rate, calls: float) -> None:
-        """Note how many calls a known limit admits at once; the least that was measured counts."""
+        """Record how many calls a known limit admits at once, keeping the smallest value measured."""
         if calls < self.bursts.get(rate, rate.amount):
             self.bursts[rate] = calls
             self.burst_findings += 1

@@ -94,7 +94,7 @@ class UsageWindow:
         return min(MAX_GUARD_SHARE * self.rate.seconds, MAX_GUARD)
 
     def set_guard(self, seconds: float) -> None:
-        """Open this much later, because calls have arrived too early."""
+        """Open this many seconds later: calls have arrived before the window opened."""
         self.guard = min(seconds, self.max_guard)
         self.slack = slack_of(self.rate.seconds) + self.guard
 
